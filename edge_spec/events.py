@@ -1,0 +1,83 @@
+"""What a generation tells its watchers: frozen values, matched exhaustively.
+
+Order: Started, Prefilled..., then rounds of Drafted, Verified (with Notice and Prefilled
+between them as they happen), then Finished. With several slots, `slot` is the index in the
+list of texts that was given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from edge_spec.stats import Stats
+from edge_spec.types import FinishReason, Proposal, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A text begins: its prompt's tokens, and how many of them each cache already holds."""
+
+    slot: int
+    prompt_ids: tuple[int, ...]
+    cached: int
+    draft_cached: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilled:
+    """The model `model` has read `done` of `total` prompt tokens, `cached` of them from cache."""
+
+    slot: int
+    model: Literal["target", "draft"]
+    done: int
+    total: int
+    cached: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """A drafter proposed; the proposal now waits for its verdict. Not sent when empty."""
+
+    slot: int
+    proposal: Proposal
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTimings:
+    """Seconds of one round, all slots together: drafting, verifying, sampling, the whole."""
+
+    draft_s: float
+    verify_s: float
+    sample_s: float
+    wall_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A round's verdict on `proposal` (empty in plain decoding); its tokens are now emitted."""
+
+    slot: int
+    proposal: Proposal
+    verdict: Verdict
+    timings: RoundTimings
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that a user should know, in one sentence."""
+
+    level: Literal["info", "warning"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A text ended."""
+
+    slot: int
+    reason: FinishReason
+    stats: Stats
+
+
+Event = Started | Prefilled | Drafted | Verified | Notice | Finished

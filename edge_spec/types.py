@@ -1,0 +1,256 @@
+"""The values that pass between drafter, target and engine, and the seams between them.
+
+Words: p is the target, q the draft. A *row* is one token decoded by the target.
+A *slot* is one text being generated. See docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Logits = NDArray[np.float32]
+"""One row of raw scores, shape (n_vocab,), or several, shape (n_rows, n_vocab)."""
+
+FinishReason = Literal["eog", "stop", "length", "context", "cancelled"]
+"""Why a text ended: end-of-generation token, stop string, max tokens, context full, cancel."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dist:
+    """A probability distribution over token ids, sparse after truncation.
+
+    `ids` is strictly ascending int64, shape (n,); `probs` is float64, shape (n,), each > 0
+    (dense distributions may hold zeros), summing to 1 up to rounding. Two distributions are
+    aligned by token id, never by rank.
+    """
+
+    ids: NDArray[np.int64]
+    probs: NDArray[np.float64]
+
+    def prob(self, token: int) -> float:
+        """Probability of `token`; 0.0 when it was truncated away."""
+        index = int(self.ids.searchsorted(token))
+        if index < len(self.ids) and self.ids[index] == token:
+            return float(self.probs[index])
+        return 0.0
+
+
+class Fate(enum.Enum):
+    """What became of a drafted token.
+
+    DISCARDED tokens were never judged: they follow the first rejection, or lie beyond the cut.
+    """
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    DISCARDED = "discarded"
+
+
+Origin = Literal["accepted", "residual", "bonus", "plain"]
+"""How an emitted token came: an accepted draft, the target's replacement for a rejected one,
+the target's extra one after full acceptance, or plain decoding (nothing was drafted)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Drafted tokens of one slot for one round: a tree, of which a chain is the usual case.
+
+    `parents[i]` is the index of node i's parent, always < i; -1 is the context.
+    `dists[i]` is the distribution that node i was *drawn* from, or None when the node was
+    chosen deterministically (argmax, n-gram, top-k). Saying "drawn" of an argmax breaks
+    losslessness. Siblings are judged in index order; a later sibling's `dists` entry is the
+    distribution it was drawn from *given* the earlier ones (without replacement: the earlier
+    ones removed and renormalised).
+    """
+
+    tokens: tuple[int, ...] = ()
+    parents: tuple[int, ...] = ()
+    dists: tuple[Dist | None, ...] = ()
+    source: str = "none"
+
+    @classmethod
+    def chain(cls, tokens: Sequence[int], dists: Sequence[Dist | None], source: str) -> Proposal:
+        """A proposal whose every node has the one before it as parent."""
+        return cls(tuple(tokens), tuple(range(-1, len(tokens) - 1)), tuple(dists), source)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def is_chain(self) -> bool:
+        return self.parents == tuple(range(-1, len(self.tokens) - 1))
+
+
+NO_PROPOSAL = Proposal()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one round decided for one slot.
+
+    `tokens` are the emitted ones in order: the accepted path, then (unless cut) one token of
+    the target's own, whose `origin` is residual, bonus or plain; origin is "accepted" when
+    the text was cut inside the accepted path. `path` holds the accepted nodes' indices, root
+    first. `fates` has one entry a node. `target_probs[i]` is p of node i given everything
+    before it, or None where it was not computed.
+    """
+
+    tokens: tuple[int, ...]
+    path: tuple[int, ...]
+    fates: tuple[Fate, ...]
+    origin: Origin
+    target_probs: tuple[float | None, ...]
+    finish: FinishReason | None = None
+
+    @property
+    def num_accepted(self) -> int:
+        return len(self.path)
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """How each emitted token came, aligned with `tokens`."""
+        accepted: tuple[Origin, ...] = ("accepted",) * len(self.path)
+        return accepted if self.origin == "accepted" else (*accepted, self.origin)
+
+    def count(self, fate: Fate) -> int:
+        return sum(1 for f in self.fates if f is fate)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Rows a slot may use this round: from its pending tokens, and drafted on top of them."""
+
+    pending: int
+    drafted: int
+
+
+class Coupling(Protocol):
+    """How a slot's tokens are drawn, and how drafted ones are judged; exact in both."""
+
+    name: str
+
+    def draw(self, dist: Dist, position: int) -> int:
+        """Draw the token that will stand at `position` (its index in the slot's tokens)."""
+        ...
+
+    def verify(self, proposal: Proposal, target: Callable[[int], Dist], position: int) -> Verdict:
+        """Judge `proposal`, whose first level stands at `position`.
+
+        `target(i)` gives p after node i (-1: after the context) and is called only where it
+        is needed, at most once a node.
+        """
+        ...
+
+
+class Sampler(Protocol):
+    """Logits to a distribution, given the tokens before them (for penalties)."""
+
+    def __call__(self, logits: Logits, history: Sequence[int]) -> Dist: ...
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """One text being generated.
+
+    `tokens` is everything known: the prompt, then what was emitted. `seq` is the sequence id
+    it has in the caches. `cut` looks at freshly emitted tokens and says after how many of
+    them the text ends, and why, or None.
+    """
+
+    seq: int
+    tokens: list[int]
+    num_prompt: int
+    max_tokens: int
+    coupling: Coupling
+    target_sampler: Sampler
+    draft_sampler: Sampler
+    cut: Callable[[Sequence[int]], tuple[int, FinishReason] | None]
+    finish: FinishReason | None = None
+
+    @property
+    def num_emitted(self) -> int:
+        return len(self.tokens) - self.num_prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The target's logits of one round, valid until its next decode.
+
+    One entry a slot: shape (1 + nodes, n_vocab), row 0 judging the first level and row i + 1
+    judging node i's children; None while the slot still has pending rows.
+    """
+
+    rows: tuple[Logits | None, ...]
+
+
+@dataclass(slots=True)
+class Timers:
+    """Seconds by phase, accumulated. The four model phases are time inside llama.cpp."""
+
+    prefill_s: float = 0.0
+    draft_prefill_s: float = 0.0
+    draft_s: float = 0.0
+    verify_s: float = 0.0
+    sample_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a model has read a prompt: tokens done, in all, and found in the cache."""
+
+    done: int
+    total: int
+    cached: int
+
+
+class Target(Protocol):
+    """The model whose distribution the output has."""
+
+    context_size: int
+
+    def begin(self, slot: Slot) -> int:
+        """Keep what the cache shares with `slot.tokens`; return how many tokens that is."""
+        ...
+
+    def num_pending(self, slot: Slot) -> int:
+        """Tokens of the slot that are known but not cached; at least 1 before a round."""
+        ...
+
+    def score(
+        self, slots: Sequence[Slot], proposals: Sequence[Proposal], budgets: Sequence[Budget]
+    ) -> Scores:
+        """Decode every slot's rows in one pass.
+
+        Raises Cancelled with the caches as they were before the call.
+        """
+        ...
+
+    def commit(self, slots: Sequence[Slot], verdicts: Sequence[Verdict | None]) -> None:
+        """Keep each accepted path and roll the rest back; None: the slot was not judged."""
+        ...
+
+
+class Drafter(Protocol):
+    """Guesses tokens; may be wrong, may return nothing, must say what it drew from what."""
+
+    name: str
+
+    def begin(self, slot: Slot) -> int:
+        """A text starts or goes on with edited tokens; return how many are cached."""
+        ...
+
+    def propose(self, slots: Sequence[Slot], budgets: Sequence[Budget]) -> list[Proposal]:
+        """One proposal a slot, at most `budget.drafted` nodes each."""
+        ...
+
+    def observe(
+        self, slots: Sequence[Slot], proposals: Sequence[Proposal], verdicts: Sequence[Verdict | None]
+    ) -> None:
+        """Learn what became of the proposals; called before the slots' tokens grow."""
+        ...
