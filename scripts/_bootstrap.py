@@ -1,0 +1,348 @@
+"""Makes the virtual environment that `scripts/edge-spec` and `scripts/test` run in.
+
+Standard library only, and no syntax newer than Python 3.8's, so that an old Python can still
+say in one sentence that it is too old. The first start creates `.venv` and installs the
+project, which compiles llama.cpp; every later start reads one small file, the stamp, and goes on.
+
+    .venv/stamp.json    what was installed, written last: without it nothing is
+    .venv/installing    exists while an installation runs; found at a start, it was interrupted
+    .venv/install.log   pip's words
+    .venv.lock          held while installing, by pip too: a second start waits for the first
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import NoReturn, TextIO
+
+OLDEST_PYTHON = (3, 11)
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+STAMP = VENV / "stamp.json"
+INSTALLING = VENV / "installing"
+LOG = VENV / "install.log"
+LOCK = ROOT / ".venv.lock"
+WINDOWS = os.name == "nt"
+PYTHON = VENV / ("Scripts/python.exe" if WINDOWS else "bin/python")
+TAIL_LINES = 25
+
+
+def ensure(extras: Sequence[str] = ()) -> Path:
+    """The environment's Python, with the project and its `extras` installed.
+
+    Exits with one sentence on stderr when that cannot be had.
+    """
+    if sys.version_info < OLDEST_PYTHON:
+        have = ".".join(map(str, sys.version_info[:3]))
+        want = ".".join(map(str, OLDEST_PYTHON))
+        _stop(
+            f"edge-spec needs Python {want} or newer, but {sys.executable} is {have}:"
+            " start this with a newer one."
+        )
+    if not _is_current(extras):
+        with _locked():
+            if not _is_current(extras):  # the start that we waited for may have done it
+                _install(extras)
+    return PYTHON
+
+
+def replace_process(arguments: Sequence[str]) -> NoReturn:
+    """Go on as `PYTHON arguments...`; the caller's exit code is then that program's."""
+    command = [str(PYTHON), *arguments]
+    if not WINDOWS:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.execv(command[0], command)
+    import subprocess
+
+    # Windows has no exec that keeps the console, so this process waits and passes the code on.
+    with subprocess.Popen(command) as child:
+        while True:
+            try:
+                sys.exit(child.wait())
+            except KeyboardInterrupt:
+                continue  # Ctrl-C reached the child as well, and it is the child's to answer
+
+
+def _key() -> str:
+    """Changes when the dependencies may have, or when the checkout moved (the install points at it)."""
+    return hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + os.fsencode(ROOT)).hexdigest()
+
+
+def _stamp() -> dict[str, object]:
+    try:
+        stamp = json.loads(STAMP.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return stamp if isinstance(stamp, dict) else {}
+
+
+def _cmake_args_changed(stamp: dict[str, object]) -> bool:
+    """Whether the user now asks for another build of llama.cpp; not asking keeps the one there is."""
+    wanted = os.environ.get("CMAKE_ARGS")
+    return wanted is not None and stamp.get("cmake_args") != wanted
+
+
+def _is_current(extras: Sequence[str]) -> bool:
+    stamp = _stamp()
+    installed = stamp.get("extras")
+    return (
+        stamp.get("key") == _key()
+        and isinstance(installed, list)
+        and set(extras) <= set(installed)
+        and not _cmake_args_changed(stamp)
+        and not INSTALLING.exists()
+        and PYTHON.exists()
+    )
+
+
+def _install(extras: Sequence[str]) -> None:
+    """Create or update `.venv`; a leftover of an interrupted installation is removed first."""
+    stamp = _stamp()
+    again = INSTALLING.exists() or (stamp and (_cmake_args_changed(stamp) or not PYTHON.exists()))
+    if again and VENV.exists():
+        _say("Removing an unfinished or outdated .venv.")
+        _remove_venv()
+    VENV.mkdir(exist_ok=True)
+    INSTALLING.touch()
+    if not PYTHON.exists():
+        _say(f"Making a virtual environment in {VENV} (first start only).")
+        _create_venv()
+    known = stamp.get("extras")
+    all_extras = sorted({*extras, *(known if isinstance(known, list) and not again else [])})
+    _pip_install(all_extras)
+    kept = stamp.get("cmake_args") if not again else None
+    record = {"key": _key(), "extras": all_extras, "cmake_args": os.environ.get("CMAKE_ARGS", kept)}
+    STAMP.write_text(json.dumps(record), encoding="utf-8")
+    INSTALLING.unlink()
+
+
+def _remove_venv() -> None:
+    import shutil
+
+    try:
+        shutil.rmtree(VENV)
+    except OSError as error:
+        _stop(f"The old virtual environment cannot be removed ({error}): delete {VENV} and start again.")
+
+
+def _create_venv() -> None:
+    import subprocess
+
+    made = subprocess.run(
+        [sys.executable, "-m", "venv", str(VENV)], capture_output=True, text=True, check=False
+    )
+    if made.returncode:
+        _stop(
+            f"{made.stdout}{made.stderr}\nPython could not make a virtual environment: install your system's"
+            " venv package (Debian and Ubuntu: sudo apt-get install python3-venv) and start again."
+        )
+
+
+def _pip_install(extras: Sequence[str]) -> None:
+    """Run pip with a live line on stderr and its words in the log; exits when it fails."""
+    import subprocess
+    import time
+
+    what = f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT)
+    # -v shows the compiler's "[n/m]" lines, the only sign of life of a build of minutes.
+    command = [str(PYTHON), "-m", "pip", "install", "-v", "--no-input", "--disable-pip-version-check"]
+    if os.environ.get("CMAKE_ARGS"):
+        # pip's wheel cache does not know CMAKE_ARGS and would hand back an earlier, plain build.
+        command.append("--no-cache-dir")
+    command += ["-e", what]
+    _say(
+        "Installing edge-spec and what it needs. llama.cpp is compiled for this machine,"
+        f" which takes about 4 minutes on two cores. Log: {LOG}"
+    )
+    started = time.monotonic()
+    with (
+        LOG.open("w", encoding="utf-8", errors="replace") as log,
+        subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            pass_fds=() if WINDOWS else (_lock_fd,),
+        ) as pip,
+    ):
+        try:
+            _follow(pip.stdout, log, started)
+        except KeyboardInterrupt:
+            pip.terminate()
+            pip.wait()
+            _say("\nInterrupted. The next start begins the installation anew.")
+            sys.exit(130)
+    seconds = time.monotonic() - started
+    if pip.returncode:
+        _explain_failure()
+        sys.exit(1)
+    _say(f"Installed in {seconds:.0f} s.")
+
+
+def _follow(lines: TextIO, log: TextIO, started: float) -> None:
+    """Copy `lines` to `log` and show where pip is: redrawn on a terminal, else every 15 seconds."""
+    import re
+    import shutil
+    import threading
+    import time
+
+    live = sys.stderr.isatty()
+    width = shutil.get_terminal_size().columns - 1
+    now = ["starting pip"]
+    compiling = re.compile(r"\s*\[(\d+)/(\d+)\] ")
+
+    def read() -> None:
+        for line in lines:
+            log.write(line)
+            match = compiling.match(line)
+            if match:
+                now[0] = "compiling llama.cpp, step {} of {}".format(*match.groups())
+            elif line[:1].isalpha():  # pip's own words; what it runs is indented
+                now[0] = line.strip()
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    shown = -1.0
+    while reader.is_alive():
+        reader.join(0.2 if live else 1.0)
+        seconds = time.monotonic() - started
+        text = f"  {int(seconds) // 60}:{int(seconds) % 60:02d}  {now[0]}"
+        if live:
+            sys.stderr.write("\r" + text[:width].ljust(width))
+            sys.stderr.flush()
+        elif seconds - shown >= 15:
+            shown = seconds
+            _say(text[:width])
+    if live:
+        sys.stderr.write("\r" + " " * width + "\r")
+        sys.stderr.flush()
+
+
+def _explain_failure() -> None:
+    """Print the log's end, and what to do about the failures that fresh machines have."""
+    text = LOG.read_text(encoding="utf-8", errors="replace")
+    for line in text.splitlines()[-TAIL_LINES:]:
+        _say("  | " + line[:200])
+    _say(f"\nThe installation failed. The whole log is {LOG}")
+    for words, advice in _REMEDIES:
+        if any(word in text for word in words):
+            _say(advice())
+            return
+    _say("Mend what the log's last lines say, and start again.")
+
+
+def _compiler_advice() -> str:
+    """Which package brings a C++ compiler here."""
+    import shutil
+
+    managers = {
+        "apt-get": "sudo apt-get install build-essential",
+        "dnf": "sudo dnf install gcc-c++ make",
+        "pacman": "sudo pacman -S base-devel",
+        "zypper": "sudo zypper install gcc-c++ make",
+        "apk": "sudo apk add build-base linux-headers",
+    }
+    command = next((c for name, c in managers.items() if shutil.which(name)), "install gcc and g++, or clang")
+    if sys.platform == "darwin":
+        command = "xcode-select --install"
+    elif WINDOWS:
+        command = "winget install Microsoft.VisualStudio.2022.BuildTools, with 'Desktop development with C++'"
+    return f"There is no C++ compiler. Install one ({command}) and start again."
+
+
+_REMEDIES = (
+    (
+        (
+            "No CMAKE_C_COMPILER could be found",
+            "No CMAKE_CXX_COMPILER could be found",
+            "CMAKE_C_COMPILER not set",
+            "CMAKE_CXX_COMPILER not set",
+            "could not find any instance of Visual Studio",
+            "is not a full path to an existing compiler tool",
+        ),
+        _compiler_advice,
+    ),
+    (("No space left on device",), lambda: "The disk is full. Free about 2 GB and start again."),
+    (
+        ("Killed signal terminated program", "out of memory", "virtual memory exhausted"),
+        lambda: "Memory ran out while compiling. Start again with CMAKE_BUILD_PARALLEL_LEVEL=1 set.",
+    ),
+    (
+        (
+            "Temporary failure in name resolution",
+            "Failed to establish a new connection",
+            "Max retries exceeded",
+        ),
+        lambda: "The package index cannot be reached. Check the network or pip's settings, and start again.",
+    ),
+)
+
+
+_lock_fd = -1
+
+
+@contextlib.contextmanager
+def _locked() -> Iterator[None]:
+    """Hold the installation lock; waits for another start to let it go.
+
+    The system lets the lock go when its holders end, however they end. pip inherits it, so
+    that a start whose script was killed, but whose pip goes on, still keeps others out.
+    """
+    global _lock_fd
+    _lock_fd = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if not _try_lock(_lock_fd):
+            import time
+
+            _say("Another start is installing; waiting for it.")
+            while not _try_lock(_lock_fd):
+                time.sleep(0.5)
+        yield
+    finally:
+        os.close(_lock_fd)
+
+
+if WINDOWS:
+
+    def _try_lock(fd: int) -> bool:
+        import msvcrt
+
+        try:
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]  # Windows only
+        except OSError:
+            return False
+        return True
+
+else:
+
+    def _try_lock(fd: int) -> bool:
+        import fcntl
+
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _stop(text: str) -> NoReturn:
+    _say(text)
+    sys.exit(1)
