@@ -22,7 +22,7 @@ from pathlib import Path
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import NoReturn, TextIO
+    from typing import IO, NoReturn
 
 OLDEST_PYTHON = (3, 11)
 ROOT = Path(__file__).resolve().parent.parent
@@ -180,6 +180,7 @@ def _pip_install(extras: Sequence[str]) -> None:
         ) as pip,
     ):
         try:
+            assert pip.stdout is not None
             _follow(pip.stdout, log, started)
         except KeyboardInterrupt:
             pip.terminate()
@@ -193,7 +194,7 @@ def _pip_install(extras: Sequence[str]) -> None:
     _say(f"Installed in {seconds:.0f} s.")
 
 
-def _follow(lines: TextIO, log: TextIO, started: float) -> None:
+def _follow(lines: IO[str], log: IO[str], started: float) -> None:
     """Copy `lines` to `log` and show where pip is: redrawn on a terminal, else every 15 seconds."""
     import re
     import shutil
