@@ -1,0 +1,292 @@
+"""Settings by name, and where each one's value came from.
+
+A flag beats the environment (`EDGE_SPEC_TEMP`), which beats the project's file
+(`./edge-spec.toml`), which beats the user's file, which beats the default. In a file the keys
+are the long option names without their dashes in front::
+
+    temp = 0.2
+    ctx-size = 8192
+    stop = ["\\n\\n", "###"]
+
+Unknown keys, wrong types and values out of range raise SettingError with the place they are in.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import platformdirs
+
+from edge_spec.config import Decoding, FlashAttention, KVType, ModelSettings, Sampling
+from edge_spec.errors import SettingError
+
+PROJECT_FILE: Final = Path("edge-spec.toml")
+PREFIX: Final = "EDGE_SPEC_"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A type of value: its words for people, how to read it from text, how to check it in TOML.
+
+    `parse` raises ValueError; `many` says that the setting holds a tuple of such values.
+    """
+
+    words: str
+    parse: Callable[[str], Any]
+    toml: tuple[type, ...]
+    many: bool = False
+
+
+def _choice(*names: str) -> Kind:
+    def parse(text: str) -> str:
+        if text not in names:
+            raise ValueError
+        return text
+
+    return Kind("one of " + ", ".join(names), parse, (str,))
+
+
+def _parse_bias(text: str) -> tuple[int, float]:
+    """llama.cpp's TOKEN(+/-)BIAS: 15043+1, 15043-inf."""
+    match = re.fullmatch(r"(\d+)([+-].+)", text)
+    if match is None:
+        raise ValueError
+    return int(match[1]), float(match[2])
+
+
+WHOLE = Kind("a whole number", int, (int,))
+NUMBER = Kind("a number", float, (int, float))
+TEXT = Kind("text", str, (str,))
+TEXTS = Kind("text, or a list of texts", str, (str,), many=True)
+BIASES = Kind("a token id and a bias, like 15043+1 or 15043-inf", _parse_bias, (str,), many=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: its long option name, its other flags, its help and its default.
+
+    `field` names the field that it fills, of the class that checks its range.
+    """
+
+    name: str
+    kind: Kind
+    default: Any
+    help: str
+    group: str
+    flags: tuple[str, ...] = ()
+    metavar: str = "N"
+    field: tuple[type, str] | None = None
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable."""
+        return PREFIX + self.name.upper().replace("-", "_")
+
+
+def _table() -> dict[str, Setting]:
+    models, drafting, sampling, text = "Models", "Drafting", "Sampling", "Text"
+    kv_types, flash = _choice(*get_args(KVType)), _choice(*get_args(FlashAttention))
+    s = Setting
+    rows = [
+        s("model", TEXT, None, "Target: a GGUF file or a catalogue name.", models, ("-m",), "MODEL"),
+        s("model-draft", TEXT, None, "Draft: a GGUF file or a catalogue name.", models, ("-md",), "MODEL"),
+        s("pair", TEXT, "starter", "Catalogue pair that -m and -md override.", models, (), "NAME"),
+        s("ctx-size", WHOLE, 4096, "Context, in tokens.", models, ("-c",), "N",
+          (ModelSettings, "context_size")),
+        s("threads", WHOLE, None, "Threads for one row (default: chosen).", models, ("-t",), "N",
+          (ModelSettings, "threads")),
+        s("threads-batch", WHOLE, None, "Threads for several rows (default: chosen).", models, ("-tb",), "N",
+          (ModelSettings, "threads_batch")),
+        s("gpu-layers", WHOLE, -1, "Target layers on the GPU; -1 is all.", models, ("-ngl",), "N",
+          (ModelSettings, "gpu_layers")),
+        s("gpu-layers-draft", WHOLE, -1, "Draft layers on the GPU; -1 is all.", models, ("-ngld",), "N",
+          (ModelSettings, "gpu_layers")),
+        s("device", TEXT, None, "Device of the target, as doctor lists it.", models, (), "NAME"),
+        s("device-draft", TEXT, None, "Device of the draft.", models, (), "NAME"),
+        s("cache-type-k", kv_types, "f16", "Type of cached keys: f16, q8_0, ...", models, ("-ctk",), "TYPE"),
+        s("cache-type-v", kv_types, "f16", "Type of cached values.", models, ("-ctv",), "TYPE"),
+        s("flash-attn", flash, "auto", "Flash attention: auto, on or off.", models, ("-fa",), "WHEN"),
+        s("drafter", _choice("draft", "none"), "draft", "What drafts: draft (a model) or none.", drafting, (),
+          "NAME"),
+        s("draft-max", WHOLE, 3, "K, the most tokens drafted a round; 0 is plain.", drafting, ("-k",), "N",
+          (Decoding, "draft_max")),
+        s("draft-min", WHOLE, 0, "Drop drafts that are shorter than this.", drafting),
+        s("draft-temp", NUMBER, None, "Temperature of the draft (default: --temp).", drafting, (), "T",
+          (Decoding, "draft_temperature")),
+        s("coupling", _choice("rejection", "shared"), None,
+          "rejection, or shared: text depends on the seed alone.", drafting, (), "NAME"),
+        s("max-tokens", WHOLE, 512, "End the answer after this many tokens.", text, ("-n",), "N",
+          (Decoding, "max_tokens")),
+        s("stop", TEXTS, (), "End the answer before TEXT; repeatable.", text, ("-r",), "TEXT",
+          (Decoding, "stop")),
+        s("system", TEXT, None, "System message.", text, (), "TEXT"),
+        s("seed", WHOLE, None, "Repeat the same draws (default: fresh ones).", sampling, (), "N",
+          (Decoding, "seed")),
+        s("temp", NUMBER, 0.8, "Temperature; 0 takes the likeliest token.", sampling, (), "T",
+          (Sampling, "temperature")),
+        s("top-k", WHOLE, 40, "Keep the K likeliest tokens; 0 is off.", sampling, (), "N",
+          (Sampling, "top_k")),
+        s("top-p", NUMBER, 0.95, "Keep tokens up to this mass; 1 is off.", sampling, (), "P",
+          (Sampling, "top_p")),
+        s("min-p", NUMBER, 0.05, "Keep tokens above this share of the best; 0 is off.", sampling, (), "P",
+          (Sampling, "min_p")),
+        s("repeat-penalty", NUMBER, 1.0, "Penalty on repeated tokens; 1 is off.", sampling, (), "X",
+          (Sampling, "repeat_penalty")),
+        s("frequency-penalty", NUMBER, 0.0, "Penalty for each repetition; 0 is off.", sampling, (), "X",
+          (Sampling, "frequency_penalty")),
+        s("presence-penalty", NUMBER, 0.0, "Penalty for having occurred; 0 is off.", sampling, (), "X",
+          (Sampling, "presence_penalty")),
+        s("repeat-last-n", WHOLE, 64, "Tokens that penalties look back on; -1 is all.", sampling, (), "N",
+          (Sampling, "penalty_last_n")),
+        s("logit-bias", BIASES, (), "Add BIAS to TOKEN's logit; repeatable.", sampling, (), "TOKEN+BIAS",
+          (Sampling, "logit_bias")),
+    ]  # fmt: skip
+    return {row.name: row for row in rows}
+
+
+SETTINGS: Final = _table()
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A setting's value and where it came from: a flag, a variable, a file, or "default"."""
+
+    value: Any
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting's value with its origin, and the files that were read."""
+
+    values: Mapping[str, Value]
+    files: tuple[Path, ...]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name].value
+
+    def origin(self, name: str) -> str:
+        return self.values[name].origin
+
+    def sampling(self) -> Sampling:
+        return Sampling(**self._fields(Sampling))
+
+    def decoding(self) -> Decoding:
+        """How to decode; `--drafter none` means K = 0."""
+        fields = self._fields(Decoding)
+        if self["drafter"] == "none":
+            fields["draft_max"] = 0
+        draft_min = self["draft-min"] if fields["draft_max"] else 0
+        return Decoding(**fields, draft_min=draft_min, coupling=self["coupling"])
+
+    def plain(self) -> dict[str, Any]:
+        """Name to value, for a record of what was used."""
+        return {name: value.value for name, value in self.values.items()}
+
+    def _fields(self, cls: type) -> dict[str, Any]:
+        rows = (row for row in SETTINGS.values() if row.field is not None and row.field[0] is cls)
+        return {row.field[1]: self[row.name] for row in rows if row.field is not None}
+
+
+def user_file() -> Path:
+    """The user's own settings file, in the platform's folder for them."""
+    return platformdirs.user_config_path("edge-spec") / "config.toml"
+
+
+def resolve(
+    flags: Mapping[str, Any] | None = None,
+    *,
+    config: Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Settings:
+    """Decide every setting. `flags` holds texts as typed; `config` replaces the user's file."""
+    values = {name: Value(row.default, "default") for name, row in SETTINGS.items()}
+    files = []
+    if config is not None and not config.exists():
+        raise SettingError(f"The settings file {config} does not exist.")
+    for path in (config or user_file(), PROJECT_FILE):
+        if path.exists():
+            files.append(path)
+            values.update(_read(path))
+    for name, row in SETTINGS.items():
+        if text := environ.get(row.variable):
+            values[name] = Value(_from_variable(row, text), row.variable)
+    for name, given in (flags or {}).items():
+        if given is not None and given != ():
+            flag = f"--{name}"
+            values[name] = Value(_parse(SETTINGS[name], given, (str,), flag), flag)
+    for name, value in values.items():
+        _check_range(SETTINGS[name], value)
+    return Settings(values, tuple(files))
+
+
+def _read(path: Path) -> dict[str, Value]:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingError(f"The settings file {path} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise SettingError(f"The settings file {path} is not TOML: {error}.") from error
+    values = {}
+    for key, raw in table.items():
+        row = SETTINGS.get(key)
+        if row is None:
+            raise SettingError(f"{path} has the unknown key {key!r}{_nearest(key)}")
+        values[key] = Value(_parse(row, raw, row.kind.toml, f"{key} in {path}"), str(path))
+    return values
+
+
+def _nearest(key: str) -> str:
+    import difflib  # slow to import, and only an error needs it
+
+    near = difflib.get_close_matches(key.replace("_", "-"), SETTINGS, 1, cutoff=0.7)
+    return f"; did you mean {near[0]!r}?" if near else "."
+
+
+def _parse(row: Setting, raw: Any, types: tuple[type, ...], where: str) -> Any:
+    """A value, or the several values of a setting that holds many, from a flag, variable or file."""
+    items = raw if row.kind.many and isinstance(raw, list | tuple) else [raw]
+    parsed = []
+    for item in items:
+        try:
+            if type(item) not in types:
+                raise ValueError
+            parsed.append(row.kind.parse(item))
+        except ValueError as error:
+            raise SettingError(f"{where} is {item!r}, but it must be {row.kind.words}.") from error
+    return tuple(parsed) if row.kind.many else parsed[0]
+
+
+def _from_variable(row: Setting, text: str) -> Any:
+    """A variable holds one text; for a setting that holds many, it may be a JSON list."""
+    raw: Any = text
+    if row.kind.many and text.startswith("["):
+        try:
+            raw = json.loads(text)
+        except ValueError as error:
+            raise SettingError(f"{row.variable} is {text!r}, which is no JSON list.") from error
+    return _parse(row, raw, (str,), row.variable)
+
+
+def _check_range(row: Setting, value: Value) -> None:
+    """Let the class that owns the field judge it, and say where a bad value stands."""
+    if row.field is None or value.origin == "default" or value.value is None:
+        return
+    cls, field = row.field
+    fields = {field: value.value}
+    if cls is ModelSettings:
+        fields["path"] = Path()
+    try:
+        cls(**fields)
+    except SettingError as error:
+        place = value.origin if value.origin.startswith("--") else f"{row.name} in {value.origin}"
+        if value.origin == row.variable:
+            place = row.variable
+        raise SettingError(f"{str(error).removesuffix('.')} ({place}).") from error
