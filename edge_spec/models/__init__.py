@@ -1,0 +1,1 @@
+"""Models on disk: catalogue, store, downloads, header reader, pairing check, memory estimate."""

@@ -1,0 +1,139 @@
+"""A model's vocabulary as its header gives it, with llama.cpp's defaults filled in.
+
+The rules follow llama_vocab::impl::load in llama.cpp's src/llama-vocab.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_spec.models.reader import StringArray, Value, plain
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """What llama.cpp assumes for a kind of tokenizer unless the file says otherwise."""
+
+    title: str
+    bos_id: int | None
+    eos_id: int | None
+    add_bos: bool = False
+    add_eos: bool = False
+
+
+_BPE = _Family("byte-level BPE", 11, 11)
+_FAMILIES = {
+    "llama": _Family("SentencePiece", 1, 2, add_bos=True),
+    "bert": _Family("WordPiece", 101, None, add_bos=True),
+    "gpt2": _BPE,
+    "hybriddna": _BPE,
+    "whitespace": _BPE,
+    "gemma4": _Family("byte-level BPE", None, None),
+    "t5": _Family("Unigram", None, 1, add_eos=True),
+    "rwkv": _Family("RWKV", None, None),
+    "plamo2": _Family("PLaMo-2", 1, 2),
+}
+_NO_TOKENIZER = _Family("no tokenizer", None, None)
+_PRE_WITH_BOS = frozenset(
+    ("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2")
+    + ("jina-v5-nano", "tekken", "chameleon")
+)
+_PRE_WITHOUT_BOS_ID = frozenset(("chatglm-bpe", "glm4", "glm5"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vocab:
+    """The tokens of a model and what it adds around a text.
+
+    `model` and `pre` are the header's `tokenizer.ggml.model` and `.pre` ("" when absent),
+    `title` is the kind of tokenizer in words. `tokens` are raw bytes, `token_types` int32 of
+    the same length or None. `bos_id` and `eos_id` are None when there is no such token.
+    """
+
+    model: str
+    pre: str
+    title: str
+    tokens: StringArray
+    token_types: NDArray[np.int32] | None
+    num_merges: int
+    size: int
+    bos_id: int | None
+    eos_id: int | None
+    add_bos: bool
+    add_eos: bool
+
+    def raw(self, token: int) -> bytes:
+        """A token's bytes as llama.cpp holds them: up to a NUL, and never empty."""
+        text = self.tokens[token].split(b"\0", 1)[0]
+        return text or b"[EMPTY_%d]" % token
+
+    def text(self, token: int) -> str:
+        """A token as text; what is not UTF-8 becomes U+FFFD."""
+        return plain(self.raw(token))
+
+    def first_duplicate(self) -> int | None:
+        """The first id whose text an earlier id has already; llama.cpp aborts on such a file."""
+        if len(set(self.tokens)) == len(self.tokens) and b"" not in self.tokens:
+            return None
+        seen: set[bytes] = set()
+        for token in range(len(self.tokens)):
+            raw = self.raw(token)
+            if raw in seen:
+                return token
+            seen.add(raw)
+        return None
+
+
+def read_vocab(metadata: Mapping[str, Value], architecture: str) -> Vocab:
+    """The vocabulary in a header's key-values; missing or ill-typed ones count as absent."""
+
+    def text(key: str) -> str:
+        value = metadata.get(f"tokenizer.ggml.{key}")
+        return value if isinstance(value, str) else ""
+
+    def flag(key: str, default: bool) -> bool:
+        value = metadata.get(f"tokenizer.ggml.{key}")
+        return value if isinstance(value, bool) else default
+
+    tokens = metadata.get("tokenizer.ggml.tokens")
+    if not isinstance(tokens, StringArray):
+        tokens = StringArray(b"", np.empty(0, np.int64))
+    kinds = metadata.get("tokenizer.ggml.token_type")
+    merges = metadata.get("tokenizer.ggml.merges")
+    declared = metadata.get(f"{architecture}.vocab_size")
+    size = len(tokens)
+    if not size and isinstance(declared, int) and not isinstance(declared, bool):
+        size = declared
+
+    model, pre = text("model"), text("pre")
+    family = _FAMILIES.get(model, _NO_TOKENIZER)
+    bpe = family.title == _BPE.title
+    default_bos = None if bpe and pre in _PRE_WITHOUT_BOS_ID else family.bos_id
+    default_add_bos = family.add_bos or (bpe and pre in _PRE_WITH_BOS)
+
+    def token_id(key: str, default: int | None) -> int | None:
+        value = metadata.get(f"tokenizer.ggml.{key}")
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < size:
+            return value
+        return default if default is not None and default < size else None
+
+    add_bos = flag("add_bos_token", default_add_bos)
+    if model == "gemma4" or (bpe and pre in ("gemma4", "granite-embed-multi-311m")):
+        add_bos = True  # llama.cpp overrides the file here (pull request 21500)
+    return Vocab(
+        model=model,
+        pre=pre,
+        title=family.title,
+        tokens=tokens,
+        token_types=kinds.astype(np.int32) if isinstance(kinds, np.ndarray) else None,
+        num_merges=len(merges) if isinstance(merges, StringArray) else 0,
+        size=size,
+        bos_id=token_id("bos_token_id", default_bos),
+        eos_id=token_id("eos_token_id", family.eos_id),
+        add_bos=add_bos,
+        add_eos=flag("add_eos_token", family.add_eos),
+    )
