@@ -1,0 +1,1 @@
+"""The llama.cpp backend; the only package that imports llama_cpp."""

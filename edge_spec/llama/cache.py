@@ -1,0 +1,259 @@
+"""The cache owner: it alone knows which tokens a context holds.
+
+Every removal's result is checked and the end position asserted, because llama.cpp reports
+success for some rollbacks that left a wrong state behind. How a sequence is rolled back is
+chosen once, at load, by a self-test that rolls back and compares logits; a model's name or
+architecture is never asked.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import llama_cpp
+import numpy as np
+
+from edge_spec.errors import Cancelled, EngineError
+from edge_spec.llama.context import Context
+from edge_spec.types import Logits
+
+Strategy = Literal["trim", "checkpoint"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Tokens to append to a sequence; logits are wanted of those from index `wanted_from` on."""
+
+    seq: int
+    tokens: Sequence[int]
+    wanted_from: int
+
+
+class _Rollback(Protocol):
+    """One way to shorten a sequence."""
+
+    def mark(self, seq: int, length: int) -> None:
+        """The sequence holds `length` tokens that are sure to stay."""
+        ...
+
+    def shorten(self, seq: int, length: int) -> int:
+        """Shorten to at most `length`; return the length reached."""
+        ...
+
+    def forget(self, seq: int) -> None:
+        """The sequence was emptied."""
+        ...
+
+
+class _Trim:
+    """Remove cells from a position on; exact for attention memory."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def mark(self, seq: int, length: int) -> None:
+        pass
+
+    def shorten(self, seq: int, length: int) -> int:
+        if not llama_cpp.llama_memory_seq_rm(self._context.memory, seq, length, -1):
+            raise EngineError(
+                f"llama.cpp refused to roll sequence {seq} of {self._context.model.path.name} "
+                f"back to {length} tokens, though its self-test passed; please report this model."
+            )
+        return length
+
+    def forget(self, seq: int) -> None:
+        pass
+
+
+class _Checkpoint:
+    """Restore the state saved at the last mark; what followed it must be decoded again.
+
+    For memory that folds all tokens into one state (recurrent and hybrid models).
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._saved: dict[int, tuple[int, ctypes.Array[ctypes.c_uint8]]] = {}
+
+    def mark(self, seq: int, length: int) -> None:
+        if seq in self._saved and self._saved[seq][0] == length:
+            return
+        flags = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+        pointer = self._context.pointer
+        size = llama_cpp.llama_state_seq_get_size_ext(pointer, seq, flags)
+        buffer = (ctypes.c_uint8 * size)()
+        if llama_cpp.llama_state_seq_get_data_ext(pointer, buffer, size, seq, flags) != size:
+            raise EngineError(f"llama.cpp could not save the state of {self._context.model.path.name}.")
+        self._saved[seq] = (length, buffer)
+
+    def shorten(self, seq: int, length: int) -> int:
+        saved_length, buffer = self._saved.get(seq, (0, None))
+        if buffer is None or saved_length > length or saved_length == 0:
+            llama_cpp.llama_memory_seq_rm(self._context.memory, seq, -1, -1)
+            self._saved.pop(seq, None)
+            return 0
+        flags = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+        size = len(buffer)
+        if llama_cpp.llama_state_seq_set_data_ext(self._context.pointer, buffer, size, seq, flags) != size:
+            raise EngineError(f"llama.cpp could not restore the state of {self._context.model.path.name}.")
+        # The attention half of a hybrid memory is not in the partial state: trim it.
+        llama_cpp.llama_memory_seq_rm(self._context.memory, seq, saved_length, -1)
+        return saved_length
+
+    def forget(self, seq: int) -> None:
+        self._saved.pop(seq, None)
+
+
+class Cache:
+    """The KV memory of one context, by sequence.
+
+    Raises EngineError at construction when no way of rolling back reproduces the logits.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self._tokens: list[list[int]] = [[] for _ in range(context.num_slots)]
+        self._rollback: _Rollback
+        self.strategy: Strategy = self._choose_rollback()
+
+    def tokens(self, seq: int) -> Sequence[int]:
+        """The tokens that sequence `seq` holds, oldest first; do not change them."""
+        return self._tokens[seq]
+
+    def length(self, seq: int) -> int:
+        return len(self._tokens[seq])
+
+    def sync(self, seq: int, tokens: Sequence[int]) -> int:
+        """Keep the longest common prefix with `tokens`, less the last one; return its length.
+
+        The last token is left out since its logits are wanted and must be decoded for.
+        """
+        held = self._tokens[seq]
+        common = min(len(held), len(tokens) - 1)
+        if held[:common] != tokens[:common]:
+            common = next(i for i, (a, b) in enumerate(zip(held, tokens, strict=False)) if a != b)
+        return self.rollback(seq, common)
+
+    def rollback(self, seq: int, length: int) -> int:
+        """Shorten `seq` to `length` tokens, or to fewer where the memory cannot stop there.
+
+        Returns the length reached; the caller decodes again what is missing.
+        """
+        held = self._tokens[seq]
+        if length >= len(held):
+            return len(held)
+        if length == 0:
+            self._empty(seq)
+            return 0
+        reached = self._rollback.shorten(seq, length)
+        del held[reached:]
+        self._check_end(seq)
+        return reached
+
+    def mark(self, seq: int) -> None:
+        """What `seq` holds now will stay: a memory that needs checkpoints saves one."""
+        self._rollback.mark(seq, len(self._tokens[seq]))
+
+    def clear(self) -> None:
+        """Forget every sequence."""
+        for seq in range(len(self._tokens)):
+            self._empty(seq)
+
+    def append(self, parts: Sequence[Rows]) -> Logits:
+        """Append rows to their sequences in one decode; return the wanted rows' logits in order.
+
+        Shape (rows wanted, n_vocab), a view valid until the next decode. When the decode is
+        cancelled or fails, no sequence is longer than before, and the exception passes on.
+        """
+        context = self.context
+        row = 0
+        for part in parts:
+            start = len(self._tokens[part.seq])
+            end = row + len(part.tokens)
+            if end > context.batch_size:
+                raise EngineError(f"{end} rows do not fit a batch of {context.batch_size}.")
+            context.tokens[row:end] = part.tokens
+            context.positions[row:end] = range(start, start + end - row)
+            context.seqs[row:end] = part.seq
+            context.wanted[row:end] = 0
+            context.wanted[row + part.wanted_from : end] = 1
+            row = end
+        try:
+            logits = context.decode(row)
+        except (Cancelled, EngineError, KeyboardInterrupt):
+            self._discard_half_written(parts)
+            raise
+        for part in parts:
+            self._tokens[part.seq].extend(part.tokens)
+        return logits
+
+    def close(self) -> None:
+        self.context.close()
+
+    # -- inside
+
+    def _empty(self, seq: int) -> None:
+        llama_cpp.llama_memory_seq_rm(self.context.memory, seq, -1, -1)
+        self._tokens[seq].clear()
+        self._rollback.forget(seq)
+        self._check_end(seq)
+
+    def _discard_half_written(self, parts: Sequence[Rows]) -> None:
+        for part in parts:
+            held = self._tokens[part.seq]
+            if not held:
+                self._empty(part.seq)
+                continue
+            # The rows of the failed decode may stand behind what is held.
+            del held[self._rollback.shorten(part.seq, len(held)) :]
+            self._check_end(part.seq)
+
+    def _check_end(self, seq: int) -> None:
+        end = llama_cpp.llama_memory_seq_pos_max(self.context.memory, seq)
+        if end != len(self._tokens[seq]) - 1:
+            raise EngineError(
+                f"{self.context.model.path.name}: sequence {seq} ends at position {end} after a rollback "
+                f"to {len(self._tokens[seq])} tokens; please report this model."
+            )
+
+    def _choose_rollback(self) -> Strategy:
+        """Roll back and decode again; the first way that reproduces the logits is used."""
+        ways: tuple[tuple[Strategy, _Rollback], ...] = (
+            ("trim", _Trim(self.context)),
+            ("checkpoint", _Checkpoint(self.context)),
+        )
+        for name, way in ways:
+            self._rollback = way
+            try:
+                sound = self._reproduces_logits()
+            except EngineError:
+                sound = False
+            self.clear()
+            if sound:
+                return name
+        raise EngineError(
+            f"{self.context.model.path.name} cannot be rolled back: neither removing cells nor restoring a "
+            "checkpoint gives the logits of a fresh read, so drafts cannot be undone; use --drafter none."
+        )
+
+    def _reproduces_logits(self) -> bool:
+        num_vocab = self.context.model.num_vocab
+        prefix, kept, undone = (
+            [token % num_vocab for token in range(start, start + 3)] for start in (40, 50, 60)
+        )
+        self._empty(0)
+        self.append([Rows(0, prefix, 3)])
+        self.mark(0)
+        fresh = self.append([Rows(0, kept, 2)]).copy()
+        for _ in range(2):
+            if self.rollback(0, len(prefix)) != len(prefix):
+                return False
+            self.append([Rows(0, undone, 2)])
+            if self.rollback(0, len(prefix)) != len(prefix):
+                return False
+            again = self.append([Rows(0, kept, 2)]).copy()
+        return bool(np.allclose(fresh, again, rtol=0, atol=1e-3 * max(1.0, float(np.abs(fresh).max()))))
