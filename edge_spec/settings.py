@@ -96,7 +96,7 @@ def _table() -> dict[str, Setting]:
     s = Setting
     rows = [
         s("model", TEXT, None, "Target: a GGUF file or a catalogue name.", models, ("-m",), "MODEL"),
-        s("model-draft", TEXT, None, "Draft: a GGUF file or a catalogue name.", models, ("-md",), "MODEL"),
+        s("draft-model", TEXT, None, "Draft: a GGUF file or a catalogue name.", models, ("-md",), "MODEL"),
         s("pair", TEXT, "starter", "Catalogue pair that -m and -md override.", models, (), "NAME"),
         s("ctx-size", WHOLE, 4096, "Context, in tokens.", models, ("-c",), "N",
           (ModelSettings, "context_size")),
@@ -108,8 +108,8 @@ def _table() -> dict[str, Setting]:
           (ModelSettings, "gpu_layers")),
         s("gpu-layers-draft", WHOLE, -1, "Draft layers on the GPU; -1 is all.", models, ("-ngld",), "N",
           (ModelSettings, "gpu_layers")),
-        s("device", TEXT, None, "Device of the target, as doctor lists it.", models, (), "NAME"),
-        s("device-draft", TEXT, None, "Device of the draft.", models, (), "NAME"),
+        s("device", TEXT, None, "Device of the target, as doctor lists it.", models, ("-dev",), "NAME"),
+        s("device-draft", TEXT, None, "Device of the draft.", models, ("-devd",), "NAME"),
         s("cache-type-k", kv_types, "f16", "Type of cached keys: f16, q8_0, ...", models, ("-ctk",), "TYPE"),
         s("cache-type-v", kv_types, "f16", "Type of cached values.", models, ("-ctv",), "TYPE"),
         s("flash-attn", flash, "auto", "Flash attention: auto, on or off.", models, ("-fa",), "WHEN"),
@@ -127,7 +127,7 @@ def _table() -> dict[str, Setting]:
         s("stop", TEXTS, (), "End the answer before TEXT; repeatable.", text, ("-r",), "TEXT",
           (Decoding, "stop")),
         s("system", TEXT, None, "System message.", text, (), "TEXT"),
-        s("seed", WHOLE, None, "Repeat the same draws (default: fresh ones).", sampling, (), "N",
+        s("seed", WHOLE, None, "Repeat the same draws (default: fresh ones).", sampling, ("-s",), "N",
           (Decoding, "seed")),
         s("temp", NUMBER, 0.8, "Temperature; 0 takes the likeliest token.", sampling, (), "T",
           (Sampling, "temperature")),

@@ -1,0 +1,110 @@
+"""The command line: stdout is data, stderr is for people.
+
+Importing this is cheap. Each command's module is imported when the command is asked for, and
+what is slow to import (numpy, llama_cpp, rich, huggingface_hub) only when it runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from edge_spec.cli.output import INTERRUPTED, complain, report_bug
+from edge_spec.errors import Cancelled, EdgeSpecError
+
+__all__ = ["main"]
+
+PIPE_CLOSED = 141
+"""128 + SIGPIPE, what a shell reports of a program whose reader went away."""
+
+COMMANDS = {
+    "run": "Answer one prompt, streamed.",
+    "check": "Can two models pair, and if not, why?",
+    "models": "Get, list and make model files.",
+    "doctor": "What this machine and installation have.",
+    "config": "Where settings come from.",
+    "completion": "Print a script that completes commands in a shell.",
+}
+"""The commands and their one-line help; module `edge_spec.cli.NAME` holds each as `command`."""
+
+
+class Commands(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"{__name__}.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Whoever read us has enough. Point stdout elsewhere so that Python's last flush is quiet.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            raise click.exceptions.Exit(PIPE_CLOSED) from None
+
+
+def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from edge_spec.cli.output import installed_version
+
+        click.echo(f"edge-spec {installed_version('edge-spec')}")
+        ctx.exit()
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version."
+)
+def root() -> None:
+    """Lossless speculative decoding on your own machine.
+
+    A small draft model guesses tokens, the target model checks them, and the answer is exactly
+    the target's own, sooner.
+
+    \b
+    edge-spec run "Write a haiku about caches"
+    edge-spec run -m target.gguf -md draft.gguf -f prompt.txt --json
+    edge-spec check target.gguf draft.gguf
+    """
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit with its code."""
+    sys.exit(_run(args))
+
+
+def _run(args: Sequence[str] | None) -> int:
+    try:
+        code = root.main(args, prog_name="edge-spec", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return error.exit_code
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context else "edge-spec"
+        complain(f"{error.format_message().removesuffix('.')}; see '{path} --help'.")
+        return error.exit_code
+    except EdgeSpecError as error:
+        complain(str(error))
+        return error.exit_code
+    except (click.Abort, Cancelled, KeyboardInterrupt):
+        return INTERRUPTED
+    except Exception as error:
+        report_bug(error)
+        return 1
+    return code if isinstance(code, int) else 0

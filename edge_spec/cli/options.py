@@ -1,0 +1,70 @@
+"""The options that commands share, made from the table of settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from edge_spec.settings import SETTINGS, Setting, Settings, resolve
+
+_FLAGS = "edge_spec.flags"
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _param(name: str) -> str:
+    return "setting_" + name.replace("-", "_")
+
+
+def _help(row: Setting) -> str:
+    shown = row.default is not None and row.default != ()
+    return f"{row.help} [{row.default}]" if shown else row.help
+
+
+def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    """A callback that keeps a flag's text for `resolve_settings`, out of the command's arguments."""
+
+    def callback(ctx: click.Context, _param: click.Parameter, value: Any) -> None:
+        ctx.meta.setdefault(_FLAGS, {})[name] = value
+
+    return callback
+
+
+def settings_options(function: Function) -> Function:
+    """Add an option for every setting, and --config.
+
+    Values stay text until `resolve`, which gives flags, variables and files the same errors.
+    """
+    config = click.option("--config", "config_file", metavar="FILE", help="Settings file instead of the user's.")
+    function = config(function)
+    for row in reversed(SETTINGS.values()):
+        option = click.option(
+            *row.flags, f"--{row.name}", _param(row.name),
+            metavar=row.metavar, help=_help(row), multiple=row.kind.many, default=None,
+            expose_value=False, callback=_keep(row.name),
+        )  # fmt: skip
+        function = option(function)
+    return function
+
+
+class SettingsCommand(click.Command):
+    """A command with settings: its help shows them by group."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {"Options": []}
+        names = {_param(row.name): row.group for row in SETTINGS.values()}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                groups.setdefault(names.get(param.name or "", "Options"), []).append(record)
+        for title, records in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(records, col_max=34)
+
+
+def resolve_settings(ctx: click.Context, config_file: str | None) -> Settings:
+    """Decide every setting from the flags of this command and the places below them."""
+    return resolve(ctx.meta[_FLAGS], config=Path(config_file).expanduser() if config_file else None)

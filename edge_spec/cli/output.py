@@ -1,0 +1,92 @@
+"""What commands print: people's text on stderr, data on stdout."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+INTERRUPTED: Final = 130
+
+
+def say(text: str) -> None:
+    """Tell a person something."""
+    click.echo(text, err=True)
+
+
+def complain(text: str) -> None:
+    """Tell a person what went wrong, in one sentence."""
+    say(f"edge-spec: {text}")
+
+
+def print_json(value: Any) -> None:
+    """The one object that a command with --json prints."""
+    from edge_spec.trace import to_plain
+
+    click.echo(json.dumps(to_plain(value), indent=2, ensure_ascii=not _is_utf8(), allow_nan=False))
+
+
+def _is_utf8() -> bool:
+    return (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
+
+
+def size_text(num_bytes: int) -> str:
+    """Bytes for people, in powers of 1000 as disks and downloads are sold."""
+    if num_bytes < 1_000_000:
+        return f"{num_bytes / 1000:.0f} kB"
+    if num_bytes < 1_000_000_000:
+        return f"{num_bytes / 1_000_000:.0f} MB"
+    return f"{num_bytes / 1_000_000_000:.1f} GB"
+
+
+def table(rows: list[list[str]]) -> None:
+    """Print rows on stdout with their columns aligned; the first row is the heading."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+
+
+def installed_version(distribution: str) -> str | None:
+    """A distribution's version without importing it; None when it is not installed."""
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def versions() -> dict[str, str | None]:
+    """The versions that a result depends on."""
+    import platform
+
+    names = ("edge-spec", "llama-cpp-python", "numpy")
+    return {"python": platform.python_version(), **{name: installed_version(name) for name in names}}
+
+
+def log_folder() -> Path:
+    import platformdirs
+
+    return Path(platformdirs.user_log_path("edge-spec"))
+
+
+def report_bug(error: Exception) -> None:
+    """An error that nobody foresaw: one line for the user, the traceback in a file."""
+    import traceback
+
+    text = "".join(traceback.format_exception(error))
+    what = f"This is a bug in edge-spec: {type(error).__name__}: {error}".rstrip(".")
+    path = log_folder() / "error.log"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        complain(f"{what}; its traceback is in {path}.")
+    except OSError:
+        complain(f"{what}; EDGE_SPEC_DEBUG=1 shows its traceback.")
+    if os.environ.get("EDGE_SPEC_DEBUG"):
+        say(text)
