@@ -39,8 +39,10 @@ _FAMILIES = {
 }
 _NO_TOKENIZER = _Family("no tokenizer", None, None)
 _PRE_WITH_BOS = frozenset(
-    ("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2")
-    + ("jina-v5-nano", "tekken", "chameleon")
+    {
+        *("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0"),
+        *("lfm2", "jina-v5-nano", "tekken", "chameleon"),
+    }
 )
 _PRE_WITHOUT_BOS_ID = frozenset(("chatglm-bpe", "glm4", "glm5"))
 
@@ -88,6 +90,13 @@ class Vocab:
         return None
 
 
+def _int32(value: Value | None) -> NDArray[np.int32] | None:
+    """An int32 array as it is; anything else is no token types, as in llama.cpp."""
+    if isinstance(value, np.ndarray) and value.dtype == np.int32:
+        return value.astype(np.int32, copy=False)
+    return None
+
+
 def read_vocab(metadata: Mapping[str, Value], architecture: str) -> Vocab:
     """The vocabulary in a header's key-values; missing or ill-typed ones count as absent."""
 
@@ -129,7 +138,7 @@ def read_vocab(metadata: Mapping[str, Value], architecture: str) -> Vocab:
         pre=pre,
         title=family.title,
         tokens=tokens,
-        token_types=kinds.astype(np.int32) if isinstance(kinds, np.ndarray) else None,
+        token_types=_int32(kinds),
         num_merges=len(merges) if isinstance(merges, StringArray) else 0,
         size=size,
         bos_id=token_id("bos_token_id", default_bos),
