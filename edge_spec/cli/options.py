@@ -38,7 +38,9 @@ def settings_options(function: Function) -> Function:
 
     Values stay text until `resolve`, which gives flags, variables and files the same errors.
     """
-    config = click.option("--config", "config_file", metavar="FILE", help="Settings file instead of the user's.")
+    config = click.option(
+        "--config", "config_file", metavar="FILE", help="Settings file instead of the user's."
+    )
     function = config(function)
     for row in reversed(SETTINGS.values()):
         option = click.option(
