@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Literal, Protocol
 
 import numpy as np
@@ -199,20 +199,95 @@ class Timers:
     verify_s: float = 0.0
     sample_s: float = 0.0
 
+    def __sub__(self, earlier: Timers) -> Timers:
+        return Timers(*(getattr(self, f.name) - getattr(earlier, f.name) for f in fields(self)))
 
-@dataclass(slots=True)
-class Progress:
-    """How far a model has read a prompt: tokens done, in all, and found in the cache."""
+    def copy(self) -> Timers:
+        return replace(self)
 
-    done: int
-    total: int
-    cached: int
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Tokens to append to a sequence; logits are wanted of those from index `wanted_from` on."""
+
+    seq: int
+    tokens: Sequence[int]
+    wanted_from: int
+
+
+class KVCache(Protocol):
+    """The memory of one model, by sequence: what the target and the draft model work on.
+
+    `llama.cache.Cache` is the real one, `testing.TableCache` one whose model is a table.
+    """
+
+    @property
+    def num_vocab(self) -> int: ...
+
+    @property
+    def context_size(self) -> int:
+        """The most tokens a sequence may hold."""
+        ...
+
+    @property
+    def batch_size(self) -> int:
+        """The most rows of one append."""
+        ...
+
+    @property
+    def max_drafted(self) -> int:
+        """The most rows a sequence may have logits of in one append, less one."""
+        ...
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds spent inside the model so far."""
+        ...
+
+    def length(self, seq: int) -> int:
+        """How many tokens sequence `seq` holds."""
+        ...
+
+    def sync(self, seq: int, tokens: Sequence[int]) -> int:
+        """Keep the longest common prefix with `tokens`, less the last one; return its length."""
+        ...
+
+    def rollback(self, seq: int, length: int) -> int:
+        """Shorten `seq` to `length` tokens or, where the memory cannot stop there, fewer."""
+        ...
+
+    def mark(self, seq: int) -> None:
+        """What `seq` holds now is sure to stay, so it is a good place to roll back to."""
+        ...
+
+    def append(self, parts: Sequence[Rows]) -> Logits:
+        """Decode rows behind their sequences; return the wanted rows' logits in order.
+
+        Shape (rows wanted, n_vocab), valid until the next append. When it raises (Cancelled,
+        EngineError), no sequence is longer than before.
+        """
+        ...
+
+    def clear(self) -> None:
+        """Forget every sequence."""
+        ...
 
 
 class Target(Protocol):
     """The model whose distribution the output has."""
 
-    context_size: int
+    @property
+    def context_size(self) -> int: ...
+
+    @property
+    def batch_size(self) -> int:
+        """The most rows of one round, all slots together."""
+        ...
+
+    @property
+    def max_drafted(self) -> int:
+        """The most rows drafted for a slot in one round."""
+        ...
 
     def begin(self, slot: Slot) -> int:
         """Keep what the cache shares with `slot.tokens`; return how many tokens that is."""
@@ -227,12 +302,15 @@ class Target(Protocol):
     ) -> Scores:
         """Decode every slot's rows in one pass.
 
-        Raises Cancelled with the caches as they were before the call.
+        Raises Cancelled with no sequence longer than before.
         """
         ...
 
     def commit(self, slots: Sequence[Slot], verdicts: Sequence[Verdict | None]) -> None:
-        """Keep each accepted path and roll the rest back; None: the slot was not judged."""
+        """Keep each accepted path and roll the rest back; None: the slot was not judged.
+
+        Called before the slots' tokens grow.
+        """
         ...
 
 
@@ -242,15 +320,17 @@ class Drafter(Protocol):
     name: str
 
     def begin(self, slot: Slot) -> int:
-        """A text starts or goes on with edited tokens; return how many are cached."""
+        """A text starts, or goes on with edited tokens; return how many are cached."""
+        ...
+
+    def num_cached(self, slot: Slot) -> int:
+        """How many of the slot's tokens the drafter has read; 0 when it reads none."""
         ...
 
     def propose(self, slots: Sequence[Slot], budgets: Sequence[Budget]) -> list[Proposal]:
-        """One proposal a slot, at most `budget.drafted` nodes each."""
+        """One proposal a slot, at most `budget.drafted` nodes each. May raise Cancelled."""
         ...
 
-    def observe(
-        self, slots: Sequence[Slot], proposals: Sequence[Proposal], verdicts: Sequence[Verdict | None]
-    ) -> None:
+    def observe(self, slots: Sequence[Slot], verdicts: Sequence[Verdict | None]) -> None:
         """Learn what became of the proposals; called before the slots' tokens grow."""
         ...

@@ -1,0 +1,9 @@
+"""Drafters: one file each, and the names they are chosen by."""
+
+from edge_spec.drafters.draft_model import ModelDrafter
+from edge_spec.drafters.none import NoDrafter
+
+NAMES = ("draft", "none")
+"""What `--drafter` takes."""
+
+__all__ = ["NAMES", "ModelDrafter", "NoDrafter"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import llama_cpp
@@ -18,18 +17,9 @@ import numpy as np
 
 from edge_spec.errors import Cancelled, EngineError
 from edge_spec.llama.context import Context
-from edge_spec.types import Logits
+from edge_spec.types import Logits, Rows
 
 Strategy = Literal["trim", "checkpoint"]
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Tokens to append to a sequence; logits are wanted of those from index `wanted_from` on."""
-
-    seq: int
-    tokens: Sequence[int]
-    wanted_from: int
 
 
 class _Rollback(Protocol):
@@ -109,7 +99,7 @@ class _Checkpoint:
 
 
 class Cache:
-    """The KV memory of one context, by sequence.
+    """The KV memory of one context, by sequence; implements `types.KVCache`.
 
     Raises EngineError at construction when no way of rolling back reproduces the logits.
     """
@@ -119,6 +109,26 @@ class Cache:
         self._tokens: list[list[int]] = [[] for _ in range(context.num_slots)]
         self._rollback: _Rollback
         self.strategy: Strategy = self._choose_rollback()
+
+    @property
+    def num_vocab(self) -> int:
+        return self.context.model.num_vocab
+
+    @property
+    def context_size(self) -> int:
+        return self.context.context_size
+
+    @property
+    def batch_size(self) -> int:
+        return self.context.batch_size
+
+    @property
+    def max_drafted(self) -> int:
+        return self.context.num_outputs // self.context.num_slots - 1
+
+    @property
+    def busy_s(self) -> float:
+        return self.context.busy_s
 
     def tokens(self, seq: int) -> Sequence[int]:
         """The tokens that sequence `seq` holds, oldest first; do not change them."""

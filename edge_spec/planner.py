@@ -1,0 +1,44 @@
+"""How many rows each slot may use in a round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from edge_spec.stats import SpeculationState
+from edge_spec.types import Budget
+
+
+class Planner(Protocol):
+    """Chooses the rows of a round; `state` and `reason` say whether it drafts, and why."""
+
+    state: SpeculationState
+    reason: str
+
+    def plan(self, num_pending: Sequence[int], num_allowed: Sequence[int], num_rows: int) -> list[Budget]:
+        """One budget a slot, `num_rows` rows in all at most.
+
+        `num_pending[i]` tokens of slot i are known but not cached; `num_allowed[i]` is the
+        most that may be drafted for it now.
+        """
+        ...
+
+
+class FixedPlanner:
+    """Drafts K tokens wherever K are allowed, fewer near an end, none below `draft_min`."""
+
+    def __init__(self, draft_max: int, draft_min: int = 0, reason_off: str = "") -> None:
+        self._draft_max = draft_max
+        self._draft_min = draft_min
+        self.state: SpeculationState = "on" if draft_max else "off"
+        self.reason = f"fixed draft length {draft_max}" if draft_max else reason_off
+
+    def plan(self, num_pending: Sequence[int], num_allowed: Sequence[int], num_rows: int) -> list[Budget]:
+        share = num_rows // len(num_pending)
+        budgets = []
+        for pending, allowed in zip(num_pending, num_allowed, strict=True):
+            drafted = max(0, min(self._draft_max, allowed, share - pending))
+            if drafted < self._draft_min:
+                drafted = 0
+            budgets.append(Budget(min(pending, share), drafted))
+        return budgets

@@ -1,0 +1,78 @@
+"""The target model: one decode for all slots' rows, then keep what was accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from edge_spec.errors import EngineError
+from edge_spec.types import Budget, KVCache, Logits, Proposal, Rows, Scores, Slot, Timers, Verdict
+
+
+class ModelTarget:
+    """A model behind a KV cache whose distribution the output has; implements `types.Target`.
+
+    Proposals must be chains: a tree needs a sequence id a leaf, and no drafter grows one yet.
+    """
+
+    def __init__(self, cache: KVCache, timers: Timers) -> None:
+        self._cache = cache
+        self._timers = timers
+
+    @property
+    def context_size(self) -> int:
+        return self._cache.context_size
+
+    @property
+    def batch_size(self) -> int:
+        return self._cache.batch_size
+
+    @property
+    def max_drafted(self) -> int:
+        return self._cache.max_drafted
+
+    def begin(self, slot: Slot) -> int:
+        return self._cache.sync(slot.seq, slot.tokens)
+
+    def num_pending(self, slot: Slot) -> int:
+        return len(slot.tokens) - self._cache.length(slot.seq)
+
+    def score(
+        self, slots: Sequence[Slot], proposals: Sequence[Proposal], budgets: Sequence[Budget]
+    ) -> Scores:
+        parts: list[Rows] = []
+        num_wanted: list[int] = []
+        prefilling = False
+        for slot, proposal, budget in zip(slots, proposals, budgets, strict=True):
+            if not proposal.is_chain:
+                raise EngineError(f"the {proposal.source} drafter proposed a tree; the target takes chains.")
+            cached = self._cache.length(slot.seq)
+            pending = slot.tokens[cached : cached + budget.pending]
+            prefilling = prefilling or cached < slot.num_prompt
+            if cached + len(pending) == len(slot.tokens):
+                if len(proposal):
+                    self._cache.mark(slot.seq)
+                parts.append(Rows(slot.seq, [*pending, *proposal.tokens], len(pending) - 1))
+                num_wanted.append(1 + len(proposal))
+            else:
+                parts.append(Rows(slot.seq, pending, len(pending)))
+                num_wanted.append(0)
+        busy_s = self._cache.busy_s
+        try:
+            logits = self._cache.append(parts)
+        finally:
+            spent = self._cache.busy_s - busy_s
+            if prefilling:
+                self._timers.prefill_s += spent
+            else:
+                self._timers.verify_s += spent
+        rows: list[Logits | None] = []
+        first = 0
+        for wanted in num_wanted:
+            rows.append(logits[first : first + wanted] if wanted else None)
+            first += wanted
+        return Scores(tuple(rows))
+
+    def commit(self, slots: Sequence[Slot], verdicts: Sequence[Verdict | None]) -> None:
+        for slot, verdict in zip(slots, verdicts, strict=True):
+            if verdict is not None:
+                self._cache.rollback(slot.seq, len(slot.tokens) + verdict.num_accepted)
