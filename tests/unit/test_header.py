@@ -1,0 +1,282 @@
+"""The header reader against files that llama.cpp reads, files it refuses, and random damage."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import struct
+import time
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge_spec.errors import ModelFileError
+from edge_spec.models.ggml_types import FILE_TYPES, TENSOR_TYPES
+from edge_spec.models.header import Header, _parse, read_header
+from edge_spec.models.reader import MAX_ARRAY_ITEMS, DamagedHeader, StringArray
+from tests.gguf_maker import make_gguf
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_gguf(tmp_path_factory.mktemp("gguf") / "tiny.gguf", chat_template="{{ messages }}")
+
+
+def _refusal(path: Path) -> str:
+    with pytest.raises(ModelFileError) as caught:
+        read_header(path)
+    message = str(caught.value)
+    assert message.startswith(("There is no file", str(path)))
+    assert message.endswith(".")
+    assert "\n" not in message
+    return message
+
+
+def _write(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def _string(text: bytes) -> bytes:
+    return struct.pack("<Q", len(text)) + text
+
+
+def _head(num_tensors: int, num_values: int, version: int = 3) -> bytes:
+    return b"GGUF" + struct.pack("<IQQ", version, num_tensors, num_values)
+
+
+_ARCHITECTURE = _string(b"general.architecture") + struct.pack("<I", 8) + _string(b"llama")
+_TENSOR = _head(1, 1) + _ARCHITECTURE + _string(b"t")
+
+
+def test_properties_are_those_of_the_file(tiny: Path) -> None:
+    header = read_header(tiny)
+    assert (header.version, header.architecture, header.name) == (3, "llama", "tiny random")
+    assert (header.quantization, header.context_length, header.num_layers) == ("F32", 512, 2)
+    assert (header.embedding_length, header.num_heads, header.num_kv_heads) == (32, 4, (2, 2))
+    assert header.chat_template == "{{ messages }}"
+    assert header.size == tiny.stat().st_size
+    assert header.num_splits == 1
+    assert header.vocab.size == len(header.vocab.tokens) == 300
+    assert (header.vocab.model, header.vocab.pre, header.vocab.num_merges) == ("gpt2", "gpt-2", 42)
+    assert (header.vocab.bos_id, header.vocab.eos_id) == (0, 1)
+    assert (header.vocab.add_bos, header.vocab.add_eos) == (False, False)
+    assert header.vocab.text(2) == "a"
+    assert header.vocab.first_duplicate() is None
+
+
+@pytest.mark.parametrize("kind", ["bpe", "spm"])
+@pytest.mark.parametrize("architecture", ["llama", "mamba"])
+def test_the_gguf_package_reads_the_same(tmp_path: Path, architecture: str, kind: str) -> None:
+    path = make_gguf(tmp_path / "m.gguf", architecture=architecture, tokenizer=kind)  # type: ignore[arg-type]
+    _assert_same_as_oracle(path)
+
+
+@pytest.mark.gguf
+def test_the_gguf_package_reads_the_same_of_the_real_model(tiny_path: Path) -> None:
+    _assert_same_as_oracle(tiny_path)
+
+
+def _assert_same_as_oracle(path: Path) -> None:
+    header, oracle = read_header(path), gguf.GGUFReader(path)
+    own = {key: field for key, field in oracle.fields.items() if not key.startswith("GGUF.")}
+    assert list(header.metadata) == list(own)
+    for key, field in own.items():
+        value = header.metadata[key]
+        expected = field.contents()
+        if isinstance(value, StringArray):
+            assert [raw.decode() for raw in value] == expected
+        elif isinstance(value, np.ndarray):
+            assert value.tolist() == expected
+        else:
+            assert value == expected
+    assert header.data_offset == oracle.data_offset
+    assert len(header.tensors) == len(oracle.tensors)
+    for mine, theirs in zip(header.tensors, oracle.tensors, strict=True):
+        assert mine.name == theirs.name
+        assert mine.shape == tuple(theirs.shape.tolist())
+        assert mine.type.name == theirs.tensor_type.name
+        assert mine.num_bytes == theirs.n_bytes
+        assert header.data_offset + mine.offset == theirs.data_offset
+
+
+def test_type_tables_agree_with_the_gguf_package() -> None:
+    # Q8_1 is never stored; the package still gives the size it had before it lost a float.
+    theirs = {int(t): (t.name, *gguf.GGML_QUANT_SIZES[t]) for t in gguf.GGMLQuantizationType}
+    mine = {n: (t.name, t.block_size, t.block_bytes) for n, t in TENSOR_TYPES.items()}
+    for number in (theirs.keys() & mine.keys()) - {9}:
+        assert mine[number] == theirs[number]
+    assert theirs.keys() <= mine.keys()
+    for file_type in gguf.LlamaFileType:
+        if file_type is not gguf.LlamaFileType.GUESSED:
+            assert FILE_TYPES[int(file_type)] == file_type.name.removeprefix("MOSTLY_").removeprefix("ALL_")
+
+
+def test_version_2_reads_like_version_3(tiny: Path, tmp_path: Path) -> None:
+    data = bytearray(tiny.read_bytes())
+    data[4:8] = struct.pack("<I", 2)
+    header = read_header(_write(tmp_path / "v2.gguf", bytes(data)))
+    assert header.version == 2
+    assert header.vocab.size == 300
+
+
+def test_quantization_without_a_file_type_is_the_type_with_most_bytes(tmp_path: Path) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
+    writer.add_tensor("small", np.zeros(4, np.float32))
+    writer.add_tensor("large", np.zeros((64, 32), np.float16))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    header = read_header(tmp_path / "m.gguf")
+    assert header.quantization == "F16"
+    assert header.num_parameters == 4 + 64 * 32
+
+
+@pytest.mark.parametrize(
+    ("pre", "expected"),
+    [("llama-bpe", (True, 11, 11)), ("glm4", (False, None, 11)), ("qwen2", (False, 11, 11))],
+)
+def test_special_tokens_that_are_not_named_are_llama_cpp_s_defaults(
+    tmp_path: Path, pre: str, expected: tuple[bool, int | None, int | None]
+) -> None:
+    # An id outside the vocabulary counts as not named, as in llama.cpp.
+    header = read_header(make_gguf(tmp_path / "m.gguf", pre=pre, bos_id=5000, eos_id=5000))
+    assert (header.vocab.add_bos, header.vocab.bos_id, header.vocab.eos_id) == expected
+
+
+def test_a_token_text_that_appears_twice_is_found(tmp_path: Path) -> None:
+    path = make_gguf(tmp_path / "m.gguf")
+    data = path.read_bytes()
+    assert data.count(_string(b"b")) == 1
+    path.write_bytes(data.replace(_string(b"b"), _string(b"a")))
+    assert read_header(path).vocab.first_duplicate() == 3
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "is empty"),
+        (b"GG", "begins with b'GG'"),
+        (b"GGUF", "ends in the middle of the version"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS pointer"),
+        (b"<!DOCTYPE html><html>", "a web page"),
+        (b"PK\x03\x04....", "a zip archive"),
+        (_head(0, 0, 1), "GGUF version 1"),
+        (_head(0, 0, 4), "GGUF version 4"),
+        (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "big-endian"),
+        (_head(0, 0), "does not name its architecture"),
+        (_head(0, 2**63), "claims 0 tensors and 9223372036854775808 key-values"),
+        (_head(2**40, 0), "claims 1099511627776 tensors"),
+        (_head(0, 1) + _string(b""), "empty or a duplicate"),
+        (_head(0, 2) + _ARCHITECTURE * 2, "empty or a duplicate"),
+        (_head(0, 1) + struct.pack("<Q", 2**62), "claims a length of 4611686018427387904 bytes"),
+        (_head(0, 1) + _string(b"a") + struct.pack("<I", 99), "unknown type 99"),
+        (_head(0, 1) + _string(b"a") + struct.pack("<IIQ", 9, 9, 1), "nested type 9"),
+        (_head(0, 1) + _string(b"a") + struct.pack("<IIQ", 9, 4, 2**62), "claims 4611686018427387904 items"),
+        (_head(0, 1) + _string(b"a") + struct.pack("<IIQ", 9, 8, MAX_ARRAY_ITEMS), "ends in the middle"),
+        (_head(0, 1) + _string(b"a") + struct.pack("<IIQQ", 9, 8, 1, 2**64 - 1), "ends in the middle"),
+        (
+            _head(0, 2) + _ARCHITECTURE + _string(b"general.alignment") + struct.pack("<II", 4, 3),
+            "alignment is 3",
+        ),
+        (_TENSOR + struct.pack("<I", 5), "5 dimensions"),
+        (_TENSOR + struct.pack("<IQIQ", 1, 32, 4, 0), "has the type 4"),
+        (_TENSOR + struct.pack("<IQIQ", 1, 31, 2, 0), "multiple of 32"),
+        (_TENSOR + struct.pack("<IQIQ", 1, 32, 2, 64), "lies at 64"),
+        (_TENSOR + struct.pack("<IQIQ", 1, 2**63, 2, 0), "impossible shape"),
+        (_TENSOR + struct.pack("<IQIQ", 1, 64, 0, 0), "truncated"),
+    ],
+)  # fmt: skip
+def test_what_is_not_a_gguf_is_refused_in_one_sentence(tmp_path: Path, data: bytes, words: str) -> None:
+    assert words in _refusal(_write(tmp_path / "x.gguf", data))
+
+
+def test_a_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:
+    assert "is a folder" in _refusal(tmp_path)
+    assert "There is no file" in _refusal(tmp_path / "none.gguf")
+    assert "cannot be read" in _refusal(tmp_path / "nul\0byte.gguf")
+
+
+def test_a_truncated_file_is_refused_with_both_sizes(tiny: Path, tmp_path: Path) -> None:
+    data = tiny.read_bytes()
+    message = _refusal(_write(tmp_path / "cut.gguf", data[:-1]))
+    assert f"{len(data) - 1:,} bytes" in message
+    assert f"needs {len(data):,}" in message
+
+
+def test_every_cut_is_refused(tiny: Path, tmp_path: Path) -> None:
+    data = tiny.read_bytes()
+    for length in range(0, len(data), 997):
+        _refusal(_write(tmp_path / "cut.gguf", data[:length]))
+
+
+def test_control_characters_of_a_file_reach_no_message_and_no_name(tmp_path: Path) -> None:
+    key = b"\x1b[31mred\n"
+    data = _head(0, 2) + _ARCHITECTURE + _string(key) + struct.pack("<I", 99)
+    assert '"?[31mred?" has the unknown type 99' in _refusal(_write(tmp_path / "x.gguf", data))
+    header = read_header(make_gguf(tmp_path / "n.gguf", name="\x1b[31mred\n"))
+    assert header.name == "[31mred"
+
+
+def test_two_thousand_damaged_headers_raise_nothing_but_model_file_errors(tiny: Path, tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")  # not on Windows
+    data, path = tiny.read_bytes(), tmp_path / "damaged.gguf"
+    end = read_header(tiny).data_offset
+    luck = random.Random(20240607)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    started = time.monotonic()
+    read = 0
+    for _ in range(2000):
+        damaged = bytearray(data)
+        for _ in range(luck.choice((1, 1, 2, 8))):
+            position = luck.randrange(end)
+            if luck.random() < 0.5:
+                damaged[position] = luck.randrange(256)
+            else:  # lengths and counts are what hurts
+                damaged[position : position + 8] = luck.choice(
+                    (b"\xff" * 8, struct.pack("<Q", luck.randrange(1 << luck.randrange(1, 64))))
+                )
+        _write(path, bytes(damaged))
+        try:
+            header = read_header(path)
+            _use(header)
+            read += 1
+        except ModelFileError:
+            pass
+    assert 0 < read < 2000
+    assert time.monotonic() - started < 60
+    # KiB: far more than the 160 KB file, far less than a length that was believed.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000
+
+
+def _use(header: Header) -> None:
+    """Everything that hangs on a header must survive whatever was read."""
+    for name in dir(Header):
+        if isinstance(getattr(Header, name), property):
+            getattr(header, name)
+    header.vocab.first_duplicate()
+    for token in range(min(len(header.vocab.tokens), 3)):
+        header.vocab.text(token)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=400), st.integers(0, 3), st.integers(0, 3))
+def test_random_bytes_after_a_good_start_are_refused(tail: bytes, num_tensors: int, num_values: int) -> None:
+    data = _head(num_tensors, num_values + 1) + _ARCHITECTURE + tail
+    with contextlib.suppress(DamagedHeader):
+        _use(_parse(Path("x.gguf"), data, len(data)))
+
+
+@pytest.mark.gguf
+def test_the_real_model_is_read_in_a_moment(tiny_path: Path) -> None:
+    read_header(tiny_path)  # into the page cache
+    started = time.perf_counter()
+    header = read_header(tiny_path)
+    assert time.perf_counter() - started < 0.5
+    assert (header.architecture, header.quantization, header.vocab.size) == ("llama", "Q4_1", 49152)
+    assert header.num_parameters == 134_515_008
