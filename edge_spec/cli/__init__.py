@@ -96,8 +96,8 @@ def _run(args: Sequence[str] | None) -> int:
         return error.exit_code
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
-        path = context.command_path if context else "edge-spec"
-        complain(f"{error.format_message().removesuffix('.')}; see '{path} --help'.")
+        where = f"; see '{context.command_path} --help'" if context else ""
+        complain(f"{error.format_message().removesuffix('.')}{where}.")
         return error.exit_code
     except EdgeSpecError as error:
         complain(str(error))

@@ -14,7 +14,7 @@ from edge_spec.cli.output import INTERRUPTED
 
 
 class Interrupt:
-    """While entered, Ctrl+C calls `cancel` once; again, or while there is none, it exits with 130.
+    """While entered, Ctrl+C cancels once; again, or while nothing can be cancelled, it exits with 130.
 
     Python runs its signal handlers only between bytecodes of the main thread, and that thread
     may sit in llama.cpp for seconds. So the C-level handler's wakeup byte is read by a thread
@@ -22,10 +22,15 @@ class Interrupt:
     """
 
     def __init__(self, at_exit: Callable[[], None] = lambda: None) -> None:
-        self.cancel: Callable[[], None] | None = None
+        self._cancel: Callable[[], None] | None = None
+        self._pressed = False
         self._at_exit = at_exit
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
+
+    def cancel_with(self, cancel: Callable[[], None]) -> None:
+        """What the first Ctrl+C calls from now on."""
+        self._cancel = cancel
 
     def __enter__(self) -> Interrupt:
         self._ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
@@ -53,9 +58,9 @@ class Interrupt:
                         self._act()
 
     def _act(self) -> None:
-        cancel, self.cancel = self.cancel, None
-        if cancel is not None:
-            cancel()
+        if self._cancel is not None and not self._pressed:
+            self._pressed = True
+            self._cancel()
             return
         try:
             self._at_exit()

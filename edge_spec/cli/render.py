@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import os
+import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -89,11 +90,6 @@ def _visible(control: str) -> str:
     return "\u2421" if code == 0x7F else "\ufffd"
 
 
-def wants_style(plain: bool, is_terminal: bool) -> bool:
-    """Whether accepted tokens are underlined: on a terminal that can, unless asked not to."""
-    return is_terminal and not plain and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
 class AnswerPrinter:
     """Writes spans to stdout, a flush a call; underlines accepted ones when `styled`."""
 
@@ -101,6 +97,13 @@ class AnswerPrinter:
         self._styled = styled
         self._is_terminal = is_terminal
         self._last = ""
+
+    @classmethod
+    def for_stdout(cls, *, plain: bool) -> AnswerPrinter:
+        """Underline on a terminal that can, unless asked not to."""
+        is_terminal = sys.stdout is not None and sys.stdout.isatty()
+        can = is_terminal and os.environ.get("TERM") != "dumb"
+        return cls(styled=can and not plain and not os.environ.get("NO_COLOR"), is_terminal=is_terminal)
 
     def write(self, spans: Sequence[Span]) -> None:
         text = "".join(self._shown(span) for span in spans)

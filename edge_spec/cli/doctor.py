@@ -1,0 +1,124 @@
+"""`edge-spec doctor`: what this machine and installation have, for a person or a bug report."""
+
+from __future__ import annotations
+
+import os
+import platform
+from typing import Any
+
+import click
+
+from edge_spec.cli.output import log_folder, print_json, size_text, versions
+from edge_spec.errors import EdgeSpecError
+
+Facts = dict[str, Any]
+"""What was found: a name that ends in _bytes is a size."""
+
+
+@click.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """What this machine and installation have: versions, devices, memory, store, settings files.
+
+    Exits with 3 when something in it cannot be used.
+    """
+    problems: list[str] = []
+    report: dict[str, Facts] = {
+        "versions": versions(),
+        "machine": _machine(),
+        "llama.cpp": _llama(problems),
+        "store": _store(problems),
+        "files": _files(),
+    }
+    if as_json:
+        print_json({"schema_version": 1, **report, "problems": problems})
+    else:
+        for section, facts in report.items():
+            click.echo(section)
+            for name, value in facts.items():
+                label = name.removesuffix("_bytes").replace("_", " ")
+                click.echo(f"  {label:18} {_shown(name, value)}")
+        for problem in problems:
+            click.echo(f"problem: {problem}")
+    if problems:
+        ctx.exit(3)
+
+
+def _machine() -> Facts:
+    import psutil
+
+    memory = psutil.virtual_memory()
+    return {
+        "system": f"{platform.system()} {platform.release()} ({platform.machine()})",
+        "physical_cores": psutil.cpu_count(logical=False),
+        "logical_cores": psutil.cpu_count(),
+        "usable_cores": _usable_cores(),
+        "memory_bytes": memory.total,
+        "available_memory_bytes": memory.available,
+    }
+
+
+def _usable_cores() -> int | None:
+    """Cores that this process may use; a container may have fewer than the machine."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def _llama(problems: list[str]) -> Facts:
+    """What llama.cpp can compute on; a library that does not load is a problem, not a crash."""
+    try:
+        from edge_spec.llama import abi
+        from edge_spec.trace import to_plain
+
+        return {
+            "devices": [to_plain(device) for device in abi.devices()],
+            "gpu_offload": abi.supports_gpu_offload(),
+            "cpu_features": abi.cpu_features(),
+            "log": abi.log.path,
+        }
+    except EdgeSpecError as error:
+        problems.append(str(error))
+        return {"loads": False}
+
+
+def _store(problems: list[str]) -> Facts:
+    from edge_spec.models import store
+    from edge_spec.models.job import disk_usage
+
+    installed = store.list_models()
+    problems += [model.problem for model in installed if model.problem]
+    return {
+        "path": store.store_path(),
+        "free_disk_bytes": disk_usage(store.store_path()).free,
+        "models": [model.catalogue_name or model.path.stem for model in installed],
+    }
+
+
+def _files() -> Facts:
+    from edge_spec.settings import PROJECT_FILE, user_file
+
+    paths = {
+        "project_settings": PROJECT_FILE.absolute(),
+        "user_settings": user_file(),
+        "last_bug": log_folder() / "error.log",
+    }
+    return {name: {"path": path, "exists": path.exists()} for name, path in paths.items()}
+
+
+def _shown(name: str, value: Any) -> str:
+    """A fact as text for a person."""
+    match value:
+        case None:
+            return "not installed"
+        case bool():
+            return "yes" if value else "no"
+        case int() if name.endswith("_bytes"):
+            return size_text(value)
+        case {"path": path, "exists": exists}:
+            return f"{path}{'' if exists else ' (none)'}"
+        case {"name": device, "description": what, "kind": kind, "free_bytes": free, "total_bytes": total}:
+            return f"{device}: {what} ({kind}, {size_text(free)} of {size_text(total)} free)"
+        case list():
+            return ("; " if name == "devices" else " ").join(_shown("", item) for item in value) or "none"
+        case _:
+            return str(value)

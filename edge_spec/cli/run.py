@@ -1,0 +1,215 @@
+"""`edge-spec run`: answer one prompt, streamed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from edge_spec.cli.options import SettingsCommand, resolve_settings, settings_options
+from edge_spec.cli.output import INTERRUPTED, print_json, say, versions
+from edge_spec.errors import UsageError
+from edge_spec.settings import Settings
+
+if TYPE_CHECKING:
+    from edge_spec.api import Pair
+    from edge_spec.cli.prepare import ModelNames
+    from edge_spec.cli.progress import StatusLine
+    from edge_spec.cli.render import AnswerPrinter, AnswerText, Span
+    from edge_spec.config import Decoding, Sampling
+    from edge_spec.events import Event, Finished, Notice
+    from edge_spec.trace import TraceHeader, TraceWriter
+    from edge_spec.types import FinishReason
+
+
+@click.command("run", cls=SettingsCommand)
+@click.argument("prompt", required=False)
+@click.option("-f", "--file", metavar="FILE", help="Read the prompt from FILE; - is standard input.")
+@click.option("--raw", is_flag=True, help="No chat template; the text of special tokens is read as such.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of streaming.")
+@click.option("--trace", metavar="FILE", help="Save every drafted token and its fate, as JSON lines.")
+@click.option("--plain", is_flag=True, help="Do not underline accepted tokens.")
+@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@settings_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    prompt: str | None,
+    file: str | None,
+    raw: bool,
+    as_json: bool,
+    trace: str | None,
+    plain: bool,
+    quiet: bool,
+    config_file: str | None,
+) -> None:
+    """Answer PROMPT; on a terminal, text that was drafted and accepted is underlined.
+
+    Without PROMPT and -f the prompt is read from standard input. Ctrl+C ends the answer early
+    and keeps what is there; a second one ends the program.
+    """
+    from edge_spec.cli.prepare import chosen_models, fetch_missing
+    from edge_spec.cli.prompt import read_prompt
+
+    settings = resolve_settings(ctx, config_file)
+    request = Request(settings, settings.sampling(), settings.decoding(), read_prompt(prompt, file), raw)
+    if raw and settings["system"] is not None:
+        raise UsageError("A system message needs the chat template, which --raw leaves out.")
+    models = chosen_models(settings, request.decoding)
+    writer = _trace_writer(trace)
+    with writer or contextlib.nullcontext():
+        fetch_missing(models, quiet=quiet)
+        reason = _run(request, models, writer, as_json=as_json, plain=plain, quiet=quiet)
+    if reason == "cancelled":
+        ctx.exit(INTERRUPTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of the models."""
+
+    settings: Settings
+    sampling: Sampling
+    decoding: Decoding
+    prompt: str
+    raw: bool
+
+    def start(self, pair: Pair) -> Generator[Event]:
+        return pair.generate(
+            self.prompt,
+            system=self.settings["system"],
+            sampling=self.sampling,
+            decoding=self.decoding,
+            raw=self.raw,
+        )
+
+
+class Watcher:
+    """Folds the events of one answer, and shows them as they come when `printer` is given."""
+
+    def __init__(
+        self, text: AnswerText, printer: AnswerPrinter | None, status: StatusLine, trace: TraceWriter | None
+    ) -> None:
+        self.text = text
+        self.token_ids: list[int] = []
+        self.notices: list[Notice] = []
+        self.finished: Finished | None = None
+        self._printer = printer
+        self._status = status
+        self._trace = trace
+
+    def see(self, event: Event) -> None:
+        from edge_spec.events import Drafted, Finished, Notice, Prefilled, Started, Verified
+
+        if self._trace is not None:
+            self._trace.write(event)
+        match event:
+            case Verified(verdict=verdict):
+                self._status.clear()
+                self.token_ids += verdict.tokens
+                self._show(self.text.push(verdict.tokens, verdict.origins))
+            case Prefilled(model=model, done=done, total=total):
+                self._status.reading(model, done, total)
+            case Notice():
+                self.notices.append(event)
+            case Finished():
+                self.finished = event
+            case Started() | Drafted():
+                pass
+
+    def end(self) -> None:
+        """Show what was held back and end the line; also right when an error ended the answer."""
+        self._status.clear()
+        self._show(self.text.flush())
+        if self._printer is not None and self.text.text:
+            self._printer.end()
+
+    def _show(self, spans: list[Span]) -> None:
+        if self._printer is not None:
+            self._printer.write(spans)
+
+
+def _trace_writer(trace: str | None) -> TraceWriter | None:
+    if trace is None:
+        return None
+    from edge_spec.trace import TraceWriter
+
+    return TraceWriter(Path(trace).expanduser())
+
+
+def _run(
+    request: Request,
+    models: ModelNames,
+    trace: TraceWriter | None,
+    *,
+    as_json: bool,
+    plain: bool,
+    quiet: bool,
+) -> FinishReason:
+    """Load, answer, report; returns why the text ended."""
+    from edge_spec.cli.interrupt import Interrupt
+    from edge_spec.cli.progress import StatusLine
+    from edge_spec.cli.render import AnswerPrinter, AnswerText
+    from edge_spec.cli.result import result_object, summary_line
+
+    status = StatusLine(quiet=quiet)
+    with (
+        Interrupt(at_exit=trace.close if trace else _nothing) as interrupt,
+        _load(request, models, status) as pair,
+    ):
+        events = request.start(pair)
+        if trace is not None:
+            trace.begin(_trace_header(request, pair), pair.piece)
+        printer = None if as_json else AnswerPrinter.for_stdout(plain=plain)
+        watcher = Watcher(AnswerText(pair.piece, request.decoding.stop), printer, status, trace)
+        try:
+            for event in events:
+                interrupt.cancel_with(pair.cancel)
+                watcher.see(event)
+        finally:
+            events.close()
+            watcher.end()
+        finished = watcher.finished
+        assert finished is not None, "a generation ends with Finished"
+        if as_json:
+            print_json(
+                result_object(
+                    pair,
+                    request.settings,
+                    request.decoding,
+                    text=watcher.text.text,
+                    token_ids=watcher.token_ids,
+                    finished=finished,
+                )
+            )
+        if not quiet:
+            for notice in watcher.notices:
+                say(f"{notice.level}: {notice.text}")
+            say(summary_line(finished, request.decoding))
+        return finished.reason
+
+
+def _load(request: Request, models: ModelNames, status: StatusLine) -> Pair:
+    from edge_spec.api import load_pair
+    from edge_spec.cli.prepare import load_options
+
+    try:
+        options = load_options(request.settings)
+        return load_pair(models.target, models.draft, on_progress=status.loading, **options)
+    finally:
+        status.clear()
+
+
+def _trace_header(request: Request, pair: Pair) -> TraceHeader:
+    from edge_spec.cli.result import model_objects, settings_object
+    from edge_spec.trace import TraceHeader
+
+    return TraceHeader(versions(), model_objects(pair), settings_object(request.settings, request.decoding))
+
+
+def _nothing() -> None:
+    """There is nothing to do before a sudden exit."""
