@@ -119,7 +119,7 @@ def _install(extras: Sequence[str]) -> None:
         _create_venv()
     known = stamp.get("extras")
     all_extras = sorted({*extras, *(known if isinstance(known, list) and not again else [])})
-    _pip_install(all_extras)
+    _install_project(all_extras)
     kept = stamp.get("cmake_args") if not again else None
     record = {"key": _key(), "extras": all_extras, "cmake_args": os.environ.get("CMAKE_ARGS", kept)}
     STAMP.write_text(json.dumps(record), encoding="utf-8")
@@ -148,54 +148,102 @@ def _create_venv() -> None:
         )
 
 
-def _pip_install(extras: Sequence[str]) -> None:
-    """Run pip with a live line on stderr and its words in the log; exits when it fails."""
-    import subprocess
+def _install_project(extras: Sequence[str]) -> None:
+    """pip install the checkout, and see to it that its llama.cpp is one that runs on this CPU."""
     import time
 
-    what = f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT)
-    # -v shows the compiler's "[n/m]" lines, the only sign of life of a build of minutes.
-    command = [str(PYTHON), "-m", "pip", "install", "-v", "--no-input", "--disable-pip-version-check"]
-    if os.environ.get("CMAKE_ARGS"):
-        # pip's wheel cache does not know CMAKE_ARGS and would hand back an earlier, plain build.
-        command.append("--no-cache-dir")
-    command += ["-e", what]
     _say(
         "Installing edge-spec and what it needs. llama.cpp is compiled for this machine,"
         f" which takes about 4 minutes on two cores. Log: {LOG}"
     )
+    LOG.unlink(missing_ok=True)
     started = time.monotonic()
-    with (
-        LOG.open("w", encoding="utf-8", errors="replace") as log,
-        subprocess.Popen(
-            command,
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            pass_fds=() if WINDOWS else (_lock_fd,),
-        ) as pip,
-    ):
+    amx_off = _amx_off()
+    environment = dict(os.environ)
+    if amx_off:
+        # The user's own come last, so that they win.
+        environment["CMAKE_ARGS"] = f"{amx_off} {os.environ.get('CMAKE_ARGS', '')}".strip()
+    # pip's wheel cache does not know CMAKE_ARGS and would hand back an earlier, plain build.
+    uncached = ["--no-cache-dir"] if os.environ.get("CMAKE_ARGS") else []
+    what = f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT)
+    _pip(["install", *uncached, "-e", what], environment, started)
+    if amx_off and _has_amx():
+        _say("A ready-made build of llama.cpp was installed that may crash on this CPU; compiling another.")
+        _forget_cached_build()
+        again = ["install", "--force-reinstall", "--no-deps", "--no-binary", "llama-cpp-python"]
+        _pip([*again, *uncached, _engine_pin()], environment, started)
+    _say(f"Installed in {time.monotonic() - started:.0f} s.")
+
+
+def _amx_off() -> str:
+    """CMAKE_ARGS that keep AMX out of the build where the CPU has it (edge_spec/llama/amx.py), else ""."""
+    import runpy
+
+    amx = runpy.run_path(str(ROOT / "edge_spec" / "llama" / "amx.py"))
+    return str(amx["CMAKE_ARGS"]) if amx["amx_is_advertised"]() else ""
+
+
+def _has_amx() -> bool:
+    """Whether the installed llama.cpp was compiled with AMX; asked in a child, as it may crash."""
+    import subprocess
+
+    code = "import llama_cpp; print(llama_cpp.llama_print_system_info().decode())"
+    asked = subprocess.run([str(PYTHON), "-c", code], capture_output=True, text=True, check=False)
+    return "AMX_INT8 = 1" in asked.stdout
+
+
+def _forget_cached_build() -> None:
+    """Remove llama-cpp-python from pip's wheel cache, so that later checkouts get the new build.
+
+    Fails harmlessly where that cache is off: then the build that was installed came from elsewhere.
+    """
+    import subprocess
+
+    command = [str(PYTHON), "-m", "pip", "cache", "remove", "llama_cpp_python"]
+    subprocess.run(command, capture_output=True, check=False)
+
+
+def _engine_pin() -> str:
+    """The requirement of pyproject.toml that names llama-cpp-python's exact version."""
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return next(str(line) for line in project["dependencies"] if str(line).startswith("llama-cpp-python=="))
+
+
+def _pip(arguments: Sequence[str], environment: dict[str, str], started: float) -> None:
+    """Run pip with a live line on stderr and its words in the log; exits when it fails."""
+    import subprocess
+
+    # -v shows the compiler's "[n/m]" lines, the only sign of life of a build of minutes.
+    command = [str(PYTHON), "-m", "pip", "-v", "--no-input", "--disable-pip-version-check", *arguments]
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        pass_fds=() if WINDOWS else (_lock_fd,),
+    ) as pip:
         try:
             assert pip.stdout is not None
-            _follow(pip.stdout, log, started)
+            _follow(pip.stdout, started)
         except KeyboardInterrupt:
             pip.terminate()
             pip.wait()
             _say("\nInterrupted. The next start begins the installation anew.")
             sys.exit(130)
-    seconds = time.monotonic() - started
     if pip.returncode:
         _explain_failure()
         sys.exit(1)
-    _say(f"Installed in {seconds:.0f} s.")
 
 
-def _follow(lines: IO[str], log: IO[str], started: float) -> None:
-    """Copy `lines` to `log` and show where pip is: redrawn on a terminal, else every 15 seconds."""
+def _follow(lines: IO[str], started: float) -> None:
+    """Copy `lines` to the log and show where pip is: redrawn on a terminal, else every 15 seconds."""
     import re
     import shutil
     import threading
@@ -207,13 +255,14 @@ def _follow(lines: IO[str], log: IO[str], started: float) -> None:
     compiling = re.compile(r"\s*\[(\d+)/(\d+)\] ")
 
     def read() -> None:
-        for line in lines:
-            log.write(line)
-            match = compiling.match(line)
-            if match:
-                now[0] = "compiling llama.cpp, step {} of {}".format(*match.groups())
-            elif line[:1].isalpha():  # pip's own words; what it runs is indented
-                now[0] = line.strip()
+        with LOG.open("a", encoding="utf-8", errors="replace") as log:
+            for line in lines:
+                log.write(line)
+                match = compiling.match(line)
+                if match:
+                    now[0] = "compiling llama.cpp, step {} of {}".format(*match.groups())
+                elif line[:1].isalpha():  # pip's own words; what it runs is indented
+                    now[0] = line.strip()
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
@@ -274,6 +323,7 @@ _REMEDIES = (
             "CMAKE_CXX_COMPILER not set",
             "could not find any instance of Visual Studio",
             "is not a full path to an existing compiler tool",
+            "Could not find compiler set in environment variable",
         ),
         _compiler_advice,
     ),
