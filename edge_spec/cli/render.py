@@ -109,7 +109,7 @@ class AnswerPrinter:
         text = "".join(self._shown(span) for span in spans)
         if text:
             self._last = spans[-1].text[-1:]
-            click.echo(text, nl=False, color=self._styled)
+            click.echo(text, nl=False, color=True)  # without color, click would drop escape sequences
 
     def end(self) -> None:
         """End the last line, so that what comes next begins its own."""
