@@ -154,7 +154,8 @@ class SamplerChain:
         mass = 0.0
         if sampling.top_p < 1.0:
             weights = np.exp(values - top)
-            mass = float(weights.sum())
+            # In float64, because the tail that p leaves out can be lighter than float32 rounding.
+            mass = float(weights.sum(dtype=np.float64))
         kept: Ids | None = None
         if sampling.min_p > 0.0:
             kept = np.flatnonzero(values >= top + np.float32(math.log(sampling.min_p)))

@@ -67,9 +67,11 @@ def test_using_the_judges_number_to_draw_the_residual_is_caught(mode: str) -> No
 
     def round_(rng: Any, context: Context) -> Sequence[int]:
         proposal = draft(context, RejectionCoupling(rng))
-        judge = RejectionCoupling(StuckRng(rng))  # type: ignore[arg-type]
-        rows = lambda node: P(context + nodes_before(proposal, node))  # noqa: E731
-        return judge.verify(proposal, rows, len(context)).tokens
+        stuck: Any = StuckRng(rng)
+        judge = RejectionCoupling(stuck)
+        return judge.verify(
+            proposal, lambda node: P(context + nodes_before(proposal, node)), len(context)
+        ).tokens
 
     assert off(round_) > CAUGHT
 
@@ -141,8 +143,9 @@ def test_judging_by_the_row_before_is_caught(mode: str) -> None:
     def round_(rng: Any, context: Context) -> Sequence[int]:
         coupling = RejectionCoupling(rng)
         proposal = draft(context, coupling)
-        rows = lambda node: P(context + nodes_before(proposal, max(node - 1, -1)))  # noqa: E731
-        return coupling.verify(proposal, rows, len(context)).tokens
+        return coupling.verify(
+            proposal, lambda node: P(context + nodes_before(proposal, max(node - 1, -1))), len(context)
+        ).tokens
 
     assert off(round_) > CAUGHT
 
@@ -199,7 +202,10 @@ def test_counting_penalties_once_a_round_is_caught() -> None:
     sampling = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, frequency_penalty=1.0)
     sampler = SamplerChain(sampling)
     logits = np.array([1.0, 0.5, 0.0], np.float32)
-    target: Table = lambda context: sampler(logits, context)  # noqa: E731
+
+    def target(context: Context) -> Dist:
+        return sampler(logits, context)
+
     draft: Draft = chain(2, "drawn", Q)
 
     def round_(rng: Any, context: Context) -> Sequence[int]:
