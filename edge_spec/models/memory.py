@@ -20,7 +20,7 @@ from edge_spec.models.header import Header
 _REPACKED = frozenset({"Q4_0", "Q4_K", "IQ4_NL"})
 """Types that the CPU backend keeps a second, rearranged copy of on every machine with AVX2."""
 _VOCAB_ENTRY_BYTES = 330
-_WORK_BYTES = 24 << 20
+_WORK_BYTES = 12 << 20
 _OUTPUT_ROWS = 8
 
 
