@@ -73,6 +73,16 @@ def replace_process(arguments: Sequence[str]) -> NoReturn:
                 continue  # Ctrl-C reached the child as well, and it is the child's to answer
 
 
+def enter() -> None:
+    """For scripts that use edge_spec: go on in an interpreter that has what it needs."""
+    import importlib.util
+
+    if importlib.util.find_spec("llama_cpp") is None:
+        ensure()
+        replace_process(sys.argv)
+    sys.path.insert(1, str(ROOT))
+
+
 def _key() -> str:
     """Changes when the dependencies may have, or when the checkout moved (the install points at it)."""
     return hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + os.fsencode(ROOT)).hexdigest()
@@ -171,7 +181,7 @@ def _install_project(extras: Sequence[str]) -> None:
         _say("A ready-made build of llama.cpp was installed that may crash on this CPU; compiling another.")
         _forget_cached_build()
         again = ["install", "--force-reinstall", "--no-deps", "--no-binary", "llama-cpp-python"]
-        _pip([*again, *uncached, _engine_pin()], environment, started)
+        _pip([*again, *uncached, engine_pin()], environment, started)
     _say(f"Installed in {time.monotonic() - started:.0f} s.")
 
 
@@ -203,7 +213,7 @@ def _forget_cached_build() -> None:
     subprocess.run(command, capture_output=True, check=False)
 
 
-def _engine_pin() -> str:
+def engine_pin() -> str:
     """The requirement of pyproject.toml that names llama-cpp-python's exact version."""
     import tomllib
 
