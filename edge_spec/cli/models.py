@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edge_spec.cli.output import print_json, say, size_text, table
-from edge_spec.errors import OutputError, SettingError
+from edge_spec.errors import OutputError
 
 if TYPE_CHECKING:
     from edge_spec.models.catalogue import Catalogue
@@ -135,16 +135,18 @@ def quantize(source: str, output: str, kind: str, force: bool, quiet: bool) -> N
 
     A draft is often faster as Q4_0 than as published, a target cheaper to verify with as BF16.
     """
+    from edge_spec.cli.progress import StatusLine
+    from edge_spec.llama import quantize as llama
     from edge_spec.models import store
 
-    path, target = Path(output).expanduser(), store.resolve(source)
+    path, model = Path(output).expanduser(), store.resolve(source)
     if path.exists() and not force:
         raise OutputError(f"{path} exists already; --force replaces it.")
-    if path.exists() and path.samefile(target):
-        raise SettingError("IN and OUT are the same file; give OUT another name.")
-    from edge_spec.llama.quantize import quantize as run
-
-    if not quiet:
-        say(f"Writing {path} as {kind.upper()} ...")
-    run(target, path, kind)
+    status = StatusLine(quiet=quiet)
+    try:
+        llama.quantize(
+            model, path, kind, progress=lambda done, total: status.show(f"{kind}: {done} of {total} tensors")
+        )
+    finally:
+        status.clear()
     click.echo(f"{path} has {size_text(path.stat().st_size)}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +12,9 @@ from typing import Any, Final
 import click
 
 INTERRUPTED: Final = 130
+
+# Its line ends are JSON's layout: inside a string they would be escaped.
+_NUMBERS: Final = re.compile(r"\[\n\s*([-+\d.,e\s]+?)\n\s*\]")
 
 
 def say(text: str) -> None:
@@ -24,10 +28,11 @@ def complain(text: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """The one object that a command with --json prints."""
+    """The one object that a command with --json prints; a list of numbers stays on its line."""
     from edge_spec.trace import to_plain
 
-    click.echo(json.dumps(to_plain(value), indent=2, ensure_ascii=not _is_utf8(), allow_nan=False))
+    text = json.dumps(to_plain(value), indent=2, ensure_ascii=not _is_utf8(), allow_nan=False)
+    click.echo(_NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text))
 
 
 def _is_utf8() -> bool:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -79,13 +79,15 @@ class Request:
     raw: bool
 
     def start(self, pair: Pair) -> Generator[Event]:
-        return pair.generate(
+        """The events of the answer; to be closed, for an error may leave them half read."""
+        events = pair.generate(
             self.prompt,
             system=self.settings["system"],
             sampling=self.sampling,
             decoding=self.decoding,
             raw=self.raw,
         )
+        return cast("Generator[Event]", events)
 
 
 class Watcher:

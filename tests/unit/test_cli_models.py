@@ -1,0 +1,302 @@
+"""Commands about model files: what they print, and what they say of files that cannot be used."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from edge_spec import cli
+from edge_spec.models import catalogue as catalogue_module
+from edge_spec.models import job, memory, sources, store
+from tests.gguf_maker import make_gguf
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Invoke = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [name for name in os.environ if name.startswith("EDGE_SPEC_")]:
+        monkeypatch.delenv(name)
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    folder = tmp_path / "store"
+    monkeypatch.setenv("EDGE_SPEC_MODELS", str(folder))
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+@pytest.fixture
+def invoke(capsys: pytest.CaptureFixture[str]) -> Invoke:
+    def run(*args: str) -> Result:
+        with pytest.raises(SystemExit) as caught:
+            cli.main(args)
+        assert isinstance(caught.value.code, int)
+        return Result(caught.value.code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """A catalogue of one model, `small`, to be had from a file of ours."""
+
+    def offer(*, sha256: str | None = None, there: bool = True) -> Path:
+        source = make_gguf(tmp_path / "origin.gguf")
+        data = source.read_bytes()
+        if not there:
+            source.unlink()
+        toml = tmp_path / "catalogue.toml"
+        toml.write_text(
+            f"""
+            [models.small]
+            file = "small.gguf"
+            size = {len(data)}
+            sha256 = "{sha256 or hashlib.sha256(data).hexdigest()}"
+            licence = "CC0-1.0"
+            description = "for tests"
+            sources = [{{ kind = "path", path = '{source}' }}]
+            [pairs.duo]
+            target = "small"
+            description = "for tests"
+            """
+        )
+        loaded = catalogue_module.load_catalogue(toml)
+        for module in (catalogue_module, sources, store):
+            monkeypatch.setattr(module, "catalogue", lambda: loaded)
+        return source
+
+    return offer
+
+
+def test_pull_says_where_the_file_is(invoke: Invoke, offer: Callable[..., Path], own_store: Path) -> None:
+    size = f"{offer().stat().st_size / 1000:.0f} kB"
+    path = own_store / "small.gguf"
+    assert invoke("models", "pull", "small") == (
+        0, f"small is at {path}\n", f"Fetching small ({size}) into {own_store}.\n"
+    )  # fmt: skip
+    assert invoke("models", "pull", "duo", "-q") == (0, f"small is at {path}\n", "")
+
+
+def test_list_shows_what_is_here_and_what_could_be(
+    invoke: Invoke, offer: Callable[..., Path], own_store: Path
+) -> None:
+    offer()
+    empty = invoke("models", "list")
+    assert empty.out.splitlines()[0] == f"There is no model in {own_store} yet."
+    assert [line.split()[0] for line in empty.out.splitlines()[-2:]] == ["small", "duo"]
+    invoke("models", "pull", "small")
+    (own_store / "broken.gguf").write_bytes(b"GGUF")
+    listed = invoke("models", "list")
+    rows = [line.split() for line in listed.out.splitlines()]
+    assert rows[1][:2] == ["broken", "damaged"]
+    assert rows[2][:2] == ["small", "llama"] and rows[2][-1] == str(own_store / "small.gguf")
+    assert len(rows) == 3 and "broken.gguf" in listed.err
+    found = json.loads(invoke("models", "list", "--json").out)
+    assert [model["name"] for model in found["installed"]] == ["broken", "small"]
+    assert found["installed"][1]["quantization"] == "F32" and found["installed"][0]["problem"]
+    assert found["available"] == [] and found["pairs"] == {"duo": {"target": "small", "draft": None}}
+
+
+def test_a_pull_of_an_unknown_name_fetches_nothing(
+    invoke: Invoke, offer: Callable[..., Path], own_store: Path
+) -> None:
+    offer()
+    code, out, err = invoke("models", "pull", "small", "large")
+    assert (code, out) == (2, "")
+    assert err.startswith('edge-spec: There is no model or pair called "large"') and err.count("\n") == 1
+    assert not own_store.exists()
+
+
+def test_wrong_bytes_are_exit_4_and_leave_no_model(
+    invoke: Invoke, offer: Callable[..., Path], own_store: Path
+) -> None:
+    offer(sha256="0" * 64)
+    code, out, err = invoke("models", "pull", "small", "-q")
+    assert (code, out, err.count("\n")) == (4, "", 1)
+    assert (
+        err.startswith("edge-spec: small could not be brought to") and "sha256 is not the promised one" in err
+    )
+    assert not list(own_store.glob("*.gguf"))
+
+
+def test_a_full_disk_is_exit_4_before_anything_is_fetched(
+    invoke: Invoke, offer: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer()
+    monkeypatch.setattr(job.shutil, "disk_usage", lambda _path: (100, 90, 10))
+    code, out, err = invoke("models", "pull", "small", "-q")
+    assert (code, out, err.count("\n")) == (4, "", 1)
+    assert err.startswith("edge-spec: small needs ")
+
+
+def test_a_source_that_cannot_be_reached_is_exit_4(invoke: Invoke, offer: Callable[..., Path]) -> None:
+    offer(there=False)
+    code, out, err = invoke("models", "pull", "small", "-q")
+    assert (code, out, err.count("\n")) == (4, "", 1)
+    assert "check the network" in err
+
+
+def test_no_network_is_exit_4_in_one_sentence(tmp_path: Path) -> None:
+    nowhere = "http://127.0.0.1:9"
+    environment = {
+        **os.environ, "PYTHONPATH": str(ROOT), "HF_ENDPOINT": nowhere, "PIP_INDEX_URL": nowhere,
+        "PIP_RETRIES": "0", "PIP_CONFIG_FILE": os.devnull, "http_proxy": nowhere, "https_proxy": nowhere, "no_proxy": "",
+    }  # fmt: skip
+    result = subprocess.run(
+        [sys.executable, "-m", "edge_spec.cli", "run", "hi", "--pair", "tiny", "-q"],
+        capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=120,
+    )  # fmt: skip
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (4, "", 1)
+    assert result.stderr.startswith("edge-spec: smollm2-135m could not be brought to")
+
+
+def test_check_says_that_two_models_pair(invoke: Invoke) -> None:
+    make_gguf(Path("t.gguf"), name="big", layers=3)
+    make_gguf(Path("d.gguf"), name="little")
+    result = invoke("check", "t.gguf", "d.gguf")
+    assert (result.code, result.err) == (0, "")
+    lines = result.out.splitlines()
+    assert lines[0].startswith("target: big (llama, F32, ") and lines[0].endswith(", 300 tokens)")
+    assert lines[1].startswith("draft:  little (llama, F32, ")
+    assert lines[2:] == ["verdict: pairs"]
+
+
+def test_check_says_why_two_models_do_not_pair_and_exits_3(invoke: Invoke) -> None:
+    make_gguf(Path("t.gguf"), layers=3)
+    make_gguf(Path("d.gguf"), changed_token=139)
+    result = invoke("check", "t.gguf", "d.gguf")
+    assert (result.code, result.err) == (3, "")
+    assert "verdict: does not pair\n- Token 139 is " in result.out
+    result = invoke("check", "t.gguf", "d.gguf", "--json")
+    found = json.loads(result.out)
+    assert (result.code, result.err, found["pairs"]) == (3, "", False)
+    assert found["difference"]["token"] == 139 and found["draft"]["file"] == "d.gguf"
+    assert found["reasons"][0].startswith("Token 139 is ")
+
+
+def _truncated(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "missing": (Path.unlink, "There is no model"),
+    "truncated": (_truncated, "t.gguf"),
+    "not a GGUF": (lambda path: path.write_text("hello, I am a text"), "t.gguf"),
+    "empty": (lambda path: path.write_bytes(b""), "t.gguf"),
+    "a folder": (lambda path: (path.unlink(), path.mkdir()), "t.gguf is a folder"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+@pytest.mark.parametrize(
+    "args", [("run", "hi", "-m", "t.gguf"), ("check", "t.gguf", "d.gguf")], ids=["run", "check"]
+)
+def test_a_model_file_that_cannot_be_used_is_exit_3_in_one_sentence(
+    invoke: Invoke, name: str, args: tuple[str, ...]
+) -> None:
+    make_gguf(Path("t.gguf"))
+    make_gguf(Path("d.gguf"))
+    damage, message = DAMAGE[name]
+    damage(Path("t.gguf"))
+    code, out, err = invoke(*args)
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert err.startswith("edge-spec: ") and message in err
+
+
+def test_a_draft_with_another_vocabulary_is_refused_before_loading(invoke: Invoke) -> None:
+    make_gguf(Path("t.gguf"), name="big")
+    make_gguf(Path("d.gguf"), name="little", changed_token=139)
+    code, out, err = invoke("run", "hi", "-m", "t.gguf", "-md", "d.gguf")
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert err.startswith('edge-spec: "little" cannot draft for "big": token 139 is ')
+
+
+def test_memory_that_will_not_suffice_is_foreseen(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Small:
+        total, available = 10_000_000, 1_000_000
+
+    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: Small)
+    make_gguf(Path("t.gguf"))
+    code, out, err = invoke("run", "hi", "-m", "t.gguf")
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert err.startswith("edge-spec: The model would need at least ")
+
+
+def test_a_context_beyond_the_memory_is_foreseen(invoke: Invoke) -> None:
+    make_gguf(Path("t.gguf"))
+    code, out, err = invoke("run", "hi", "-m", "t.gguf", "-c", str(2**31 - 1))
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert "KV cache" in err and "-c" in err
+
+
+def test_quantize_writes_a_file_and_does_not_replace_one_unasked(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edge_spec.llama import quantize
+
+    def copy(source: Path, destination: Path, kind: str, **_: object) -> Path:
+        assert kind == "Q8_0"
+        shutil.copy(source, destination)
+        return destination
+
+    monkeypatch.setattr(quantize, "quantize", copy)
+    make_gguf(Path("in.gguf"))
+    code, out, err = invoke("models", "quantize", "in.gguf", "out.gguf", "Q8_0")
+    assert (code, err) == (0, "") and out.startswith("out.gguf has ")
+    code, out, err = invoke("models", "quantize", "in.gguf", "out.gguf", "Q8_0")
+    assert (code, out, err) == (2, "", "edge-spec: out.gguf exists already; --force replaces it.\n")
+    assert invoke("models", "quantize", "in.gguf", "out.gguf", "Q8_0", "--force").code == 0
+
+
+def test_doctor_tells_versions_machine_devices_store_and_files(invoke: Invoke, own_store: Path) -> None:
+    make_gguf(own_store.parent / "x.gguf")
+    own_store.mkdir()
+    (own_store.parent / "x.gguf").rename(own_store / "x.gguf")
+    result = invoke("doctor")
+    assert (result.code, result.err) == (0, "")
+    for line in (
+        "  python   ",
+        "  llama-cpp-python   ",
+        "  physical cores ",
+        "  devices            CPU: ",
+        "  models             x",
+    ):
+        assert line in result.out
+    found = json.loads(invoke("doctor", "--json").out)
+    assert found["problems"] == [] and found["store"]["models"] == ["x"]
+    assert found["store"]["path"] == str(own_store) and found["machine"]["memory_bytes"] > 0
+    assert any(device["name"] == "CPU" for device in found["llama.cpp"]["devices"])
+
+
+def test_doctor_survives_a_llama_cpp_that_does_not_load(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edge_spec.errors import EngineError
+    from edge_spec.llama import abi
+
+    def broken() -> None:
+        raise EngineError("llama-cpp-python cannot be loaded.")
+
+    monkeypatch.setattr(abi, "devices", broken)
+    result = invoke("doctor")
+    assert (result.code, result.err) == (3, "")
+    assert result.out.endswith("problem: llama-cpp-python cannot be loaded.\n")
