@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from edge_spec.errors import SettingError
 
@@ -55,7 +55,9 @@ class Sampling:
         n = self.penalty_last_n
         _require(n >= -1, "penalty-last-n", n, "-1 (the whole text), 0 (off) or more")
         for token, bias in self.logit_bias:
-            _require(token >= 0 and not math.isnan(bias), "logit bias", (token, bias), "a token id and a number")
+            _require(
+                token >= 0 and not math.isnan(bias), "logit bias", (token, bias), "a token id and a number"
+            )
 
 
 GREEDY = Sampling(temperature=0.0)
@@ -88,7 +90,9 @@ class Decoding:
         t = self.draft_temperature
         _require(t is None or (math.isfinite(t) and t >= 0), "draft temperature", t, "0 or more")
         _require(self.seed is None or 0 <= self.seed < 2**64, "seed", self.seed, "from 0 to 2^64 - 1")
-        _require(self.coupling in (None, "rejection", "shared"), "coupling", self.coupling, "rejection or shared")
+        _require(
+            self.coupling in (None, "rejection", "shared"), "coupling", self.coupling, "rejection or shared"
+        )
         _require(all(self.stop), "stop string", '""', "at least one character")
 
     @property
@@ -127,8 +131,13 @@ class ModelSettings:
         _require(self.num_slots >= 1, "slots", self.num_slots, "1 or more")
         for name in ("kv_type_k", "kv_type_v"):
             value = getattr(self, name)
-            _require(value in KVType.__args__, name.replace("_", "-"), value, "one of " + ", ".join(KVType.__args__))
+            _require(
+                value in get_args(KVType),
+                name.replace("_", "-"),
+                value,
+                "one of " + ", ".join(get_args(KVType)),
+            )
         _require(
-            self.flash_attention in FlashAttention.__args__,
+            self.flash_attention in get_args(FlashAttention),
             "flash attention", self.flash_attention, "auto, on or off",
         )  # fmt: skip

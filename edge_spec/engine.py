@@ -70,9 +70,7 @@ class Engine:
             text.stats.cached_tokens = self._target.begin(slot)
             text.stats.draft_cached_tokens = self._drafter.begin(slot)
             active.append(text)
-            yield Started(
-                index, tuple(slot.tokens), text.stats.cached_tokens, text.stats.draft_cached_tokens
-            )
+            yield Started(index, tuple(slot.tokens), text.stats.cached_tokens, text.stats.draft_cached_tokens)
         while active:
             try:
                 yield from self._round(active)

@@ -104,4 +104,3 @@ def _judged_depths(proposal: Proposal, verdict: Verdict) -> int:
         for parent, fate in zip(proposal.parents, verdict.fates, strict=True)
     )
     return verdict.num_accepted + rejected_below
-

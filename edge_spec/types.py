@@ -115,7 +115,8 @@ class Verdict:
     @property
     def origins(self) -> tuple[Origin, ...]:
         """How each emitted token came, aligned with `tokens`."""
-        accepted: tuple[Origin, ...] = ("accepted",) * len(self.path)
+        one: Origin = "accepted"
+        accepted = (one,) * len(self.path)
         return accepted if self.origin == "accepted" else (*accepted, self.origin)
 
     def count(self, fate: Fate) -> int:

@@ -165,6 +165,7 @@ def abort_callback() -> Any:
     In C because a Python callback would take the GIL about a thousand times a decode.
     """
     strlen = ctypes.cast(_libc.strlen, ctypes.c_void_p).value
+    assert strlen is not None
     return llama_cpp.ggml_abort_callback(strlen)
 
 
@@ -185,7 +186,8 @@ _KINDS = {0: "cpu", 1: "gpu", 2: "igpu", 3: "accelerator"}
 def _ggml() -> ctypes.CDLL:
     from llama_cpp._ggml import libggml
 
-    return libggml
+    library: ctypes.CDLL = libggml
+    return library
 
 
 def device_handle(name: str) -> int:

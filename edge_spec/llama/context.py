@@ -83,15 +83,16 @@ class Context:
         # seq_id[i] points at row i's list of sequence ids, here always of length one.
         self._seq_pointers = self.seqs.ctypes.data + 4 * np.arange(n, dtype=np.uint64)
         self._batch = llama_cpp.llama_batch()
-        for name, array in (
-            ("token", self.tokens),
-            ("pos", self.positions),
-            ("n_seq_id", self._one),
-            ("seq_id", self._seq_pointers),
-            ("logits", self.wanted),
-        ):
-            kind = dict((f[0], f[1]) for f in llama_cpp.llama_batch._fields_)[name]
-            abi.fill(self._batch, **{name: ctypes.cast(array.ctypes.data, kind)})
+        kinds: dict[str, Any] = {field[0]: field[1] for field in llama_cpp.llama_batch._fields_}
+        arrays: dict[str, np.ndarray[Any, Any]] = {
+            "token": self.tokens,
+            "pos": self.positions,
+            "n_seq_id": self._one,
+            "seq_id": self._seq_pointers,
+            "logits": self.wanted,
+        }
+        for name, array in arrays.items():
+            abi.fill(self._batch, **{name: ctypes.cast(array.ctypes.data, kinds[name])})
 
     def decode(self, num_rows: int) -> Logits:
         """Decode the first `num_rows` rows of the batch arrays; return the wanted rows' logits.
@@ -104,7 +105,9 @@ class Context:
             raise EngineError(f"a decode of {num_rows} rows does not fit a batch of {self.batch_size}.")
         wanted = int(np.count_nonzero(self.wanted[:num_rows]))
         if wanted > self.num_outputs:
-            raise EngineError(f"{wanted} rows of logits are wanted, but the context holds {self.num_outputs}.")
+            raise EngineError(
+                f"{wanted} rows of logits are wanted, but the context holds {self.num_outputs}."
+            )
         if self.cancel.is_set:
             raise Cancelled
         self._batch.n_tokens = num_rows
@@ -125,9 +128,8 @@ class Context:
         if wanted == 0:
             return np.empty((0, n_vocab), np.float32)
         pointer = llama_cpp.llama_get_logits(self._context)
-        size = wanted * n_vocab
-        block = ctypes.cast(pointer, ctypes.POINTER(ctypes.c_float * size)).contents
-        return np.frombuffer(block, np.float32).reshape(wanted, n_vocab)
+        view: Logits = np.ctypeslib.as_array(pointer, shape=(wanted, n_vocab))
+        return view
 
     @property
     def pointer(self) -> Any:

@@ -69,10 +69,10 @@ class Model:
         if not self._model:
             abi.log.flush()
             reason = abi.log.last_error() or "no reason given"
-            raise ModelFileError(
-                f"llama.cpp cannot load {self.path}: {reason}; its log is {abi.log.path}."
-            )
-        if llama_cpp.llama_model_has_encoder(self._model) or not llama_cpp.llama_model_has_decoder(self._model):
+            raise ModelFileError(f"llama.cpp cannot load {self.path}: {reason}; its log is {abi.log.path}.")
+        if llama_cpp.llama_model_has_encoder(self._model) or not llama_cpp.llama_model_has_decoder(
+            self._model
+        ):
             self.close()
             raise ModelFileError(
                 f"{self.path} is an encoder model and cannot generate text; use a decoder-only GGUF."
@@ -178,17 +178,19 @@ class Model:
             return f"{_HOLD}{len(held) - 1}{_HOLD}"
 
         pattern = self._special_pattern()
-        safe = [
-            {**message, "content": pattern.sub(hold, message["content"].replace(_HOLD, "\N{REPLACEMENT CHARACTER}"))}
-            for message in messages
-        ]  # fmt: skip
+        safe = []
+        for message in messages:
+            content = message["content"].replace(_HOLD, "\N{REPLACEMENT CHARACTER}")
+            safe.append({**message, "content": pattern.sub(hold, content)})
         text = self.render(safe)
         ids: list[int] = []
         for index, part in enumerate(text.split(_HOLD)):
             if index % 2:
                 ids += self.tokenize(held[int(part)], add_special=False, parse_special=False)
             elif part:
-                ids += self.tokenize(part, add_special=not ids and not self._renders_bos(text), parse_special=True)
+                ids += self.tokenize(
+                    part, add_special=not ids and not self._renders_bos(text), parse_special=True
+                )
         return ids
 
     def _renders_bos(self, text: str) -> bool:

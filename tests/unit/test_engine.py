@@ -171,7 +171,9 @@ def test_second_turn_reads_only_what_is_new():
 def test_six_slots_at_once_give_each_the_text_it_gives_alone(k, sampling):
     prompts = [[i, 2 * i % 12, 3] * (i + 1) for i in range(6)]
     rig = Rig(Q if k else None, num_slots=6)
-    together = rig.run(*(slot(p, seq=i, sampling=sampling, max_tokens=20 + i) for i, p in enumerate(prompts)), k=k)
+    together = rig.run(
+        *(slot(p, seq=i, sampling=sampling, max_tokens=20 + i) for i, p in enumerate(prompts)), k=k
+    )
     for i, prompt in enumerate(prompts):
         lone = Rig(Q, num_slots=6).run(slot(prompt, seq=i, sampling=sampling, max_tokens=20 + i), k=3)
         assert text(together, i) == text(lone)
