@@ -119,7 +119,7 @@ def test_a_crash_of_the_child_is_an_engine_error_and_leaves_nothing(
     crash = tmp_path / "python"
     crash.write_text("#!/bin/sh\necho 'GGML_ASSERT(n > 0) failed'\nkill -ABRT $$\n")
     crash.chmod(0o755)
-    monkeypatch.setattr(module.sys, "executable", str(crash))
+    monkeypatch.setattr("sys.executable", str(crash))
     with pytest.raises(EngineError, match=r"SIGABRT.*GGML_ASSERT\(n > 0\) failed"):
         quantize(wide, tmp_path / "out.gguf", "Q8_0")
     assert [path.name for path in tmp_path.iterdir()] == ["python"]

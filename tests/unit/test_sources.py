@@ -162,7 +162,7 @@ def test_a_hub_that_says_nothing_is_given_up(
 
 
 def test_the_hub_is_asked_once_in_a_pull(links: Path, folder: Path) -> None:
-    models = _catalogue(HUB, name="a").models | _catalogue(HUB, WHEELS, name="b").models
+    models = {**_catalogue(HUB, name="a").models, **_catalogue(HUB, name="b").models}
     asked = hub.Hub()
     steps = [
         job.Job(entry, folder, lambda *_: None, lambda: False, job.disk_usage) for entry in models.values()
