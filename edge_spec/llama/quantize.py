@@ -152,9 +152,11 @@ def _tells_why(line: str) -> bool:
     return any(word in line.lower() for word in ("error", "failed", "assert", "abort"))
 
 
-def _end_with_parent(parent: int) -> None:
+def _end_with_parent(parent: int, scratch: Path) -> None:
+    """Nobody is left to wait for the file, or to clear it away: do both."""
     while os.getppid() == parent:
         time.sleep(0.5)
+    shutil.rmtree(scratch, ignore_errors=True)
     os._exit(1)
 
 
@@ -162,7 +164,8 @@ def _child() -> int:
     """The child's side: one file, then an exit status; stdout and stderr are the log."""
     source, part, ftype, threads = sys.argv[1:]
     if sys.platform != "win32":
-        threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+        watch = (os.getppid(), Path(part).parent)
+        threading.Thread(target=_end_with_parent, args=watch, daemon=True).start()
     with contextlib.suppress(OSError, AttributeError):
         os.nice(5)
     import llama_cpp

