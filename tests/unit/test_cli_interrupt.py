@@ -30,14 +30,16 @@ with Interrupt(at_exit=lambda: print("exit", flush=True)) as interrupt:
 """
 
 
-def start(script: str, mode: str) -> subprocess.Popen[str]:
+# A test run in the background of a script would hand down an ignored SIGINT.
+HEARING = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+
+
+def start(script: str, mode: str = "") -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", script, mode],
+        [sys.executable, "-c", HEARING + script, mode],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        # A test run in the background of a script would hand down an ignored SIGINT.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
     return process
@@ -64,19 +66,26 @@ def test_while_nothing_can_be_cancelled_the_first_exits() -> None:
 
 
 def test_afterwards_ctrl_c_is_pythons_again() -> None:
-    script = (
-        "import signal\nfrom edge_spec.cli.interrupt import Interrupt\n"
-        "before = signal.getsignal(signal.SIGINT)\nwith Interrupt():\n    pass\n"
-        "assert signal.getsignal(signal.SIGINT) is before\nassert signal.set_wakeup_fd(-1) == -1\nprint('ready')"
-    )
-    with start(script, "") as process:
+    script = """
+from edge_spec.cli.interrupt import Interrupt
+before = signal.getsignal(signal.SIGINT)
+with Interrupt():
+    pass
+assert signal.getsignal(signal.SIGINT) is before
+assert signal.set_wakeup_fd(-1) == -1
+print("ready")
+"""
+    with start(script) as process:
         assert process.wait(10) == 0
 
 
 def test_a_background_job_that_ignores_ctrl_c_goes_on_ignoring_it() -> None:
-    script = (
-        "import signal\nfrom edge_spec.cli.interrupt import Interrupt\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        "with Interrupt():\n    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN\nprint('ready')"
-    )
-    with start(script, "") as process:
+    script = """
+from edge_spec.cli.interrupt import Interrupt
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+with Interrupt():
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+print("ready")
+"""
+    with start(script) as process:
         assert process.wait(10) == 0

@@ -158,7 +158,8 @@ def test_no_network_is_exit_4_in_one_sentence(tmp_path: Path) -> None:
     nowhere = "http://127.0.0.1:9"
     environment = {
         **os.environ, "PYTHONPATH": str(ROOT), "HF_ENDPOINT": nowhere, "PIP_INDEX_URL": nowhere,
-        "PIP_RETRIES": "0", "PIP_CONFIG_FILE": os.devnull, "http_proxy": nowhere, "https_proxy": nowhere, "no_proxy": "",
+        "PIP_RETRIES": "0", "PIP_CONFIG_FILE": os.devnull, "http_proxy": nowhere, "https_proxy": nowhere,
+        "no_proxy": "",
     }  # fmt: skip
     result = subprocess.run(
         [sys.executable, "-m", "edge_spec.cli", "run", "hi", "--pair", "tiny", "-q"],
