@@ -25,7 +25,7 @@ def _stored(name: str) -> Path:
     from edge_spec.models import store
 
     try:
-        return Path(store.resolve(name))
+        return store.resolve(name)
     except EdgeSpecError as error:
         if os.environ.get("EDGE_SPEC_REQUIRE_MODELS"):
             pytest.fail(f"The model {name} is needed here, and it is not in the store: {error}")
@@ -33,20 +33,13 @@ def _stored(name: str) -> Path:
 
 
 def _variant(source: Path, kind: str) -> Path:
-    """`source` requantised to `kind`, beside it in the store; made on first use, then kept."""
+    """`source` requantised to `kind`, in the store; made on first use, then kept."""
     from edge_spec.llama.quantize import quantize
+    from edge_spec.models import store
 
     stem = source.name.removesuffix(".gguf").removesuffix("-q4_k_m")
-    wanted = source.with_name(f"{stem}-{kind.lower()}.gguf")
-    if not wanted.exists():
-        # Another test run may make the same file at this moment: each writes its own, the last one wins.
-        partial = wanted.with_name(f"{wanted.name}.{os.getpid()}.part")
-        try:
-            quantize(source, partial, kind)
-            partial.replace(wanted)
-        finally:
-            partial.unlink(missing_ok=True)
-    return wanted
+    wanted = store.store_path() / f"{stem}-{kind.lower()}.gguf"
+    return wanted if wanted.exists() else quantize(source, wanted, kind)
 
 
 @pytest.fixture(scope="session")

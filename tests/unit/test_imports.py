@@ -1,0 +1,104 @@
+"""Who may import whom: read from the sources, so that a rule holds on paths no test takes."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import edge_spec
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARY = sorted((ROOT / "edge_spec").rglob("*.py"))
+INTERFACE = sorted((ROOT / "tui").rglob("*.py"))
+PURE = ("sampling", "tree", "verify")
+PURE_MAY_USE = {"numpy", *(f"edge_spec.{name}" for name in ("config", "errors", "types", *PURE))}
+
+
+def imported(source: str) -> Iterator[str]:
+    """Every module that `source` imports, wherever in it, by full name; `from a import b` gives a and a.b."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"relative import: {ast.unparse(node)}"
+            assert node.module is not None
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func) in ("importlib.import_module", "import_module", "__import__")
+            and isinstance(node.args[0], ast.Constant)
+        ):
+            yield str(node.args[0].value)
+
+
+def offenders(paths: list[Path], forbidden: tuple[str, ...]) -> list[str]:
+    """`file: module` for each import of a forbidden package or of something in it."""
+    return [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in paths
+        for name in imported(path.read_text(encoding="utf-8"))
+        if name.partition(".")[0] in forbidden
+    ]
+
+
+def test_the_walk_sees_every_form_of_import() -> None:
+    source = (
+        "import a.b, c\nfrom d import e\ndef f():\n    import g\n"
+        "if 0:\n    from h.i import j as k\nimportlib.import_module('l.m')\n"
+    )
+    assert sorted(imported(source)) == ["a.b", "c", "d", "d.e", "g", "h.i", "h.i.j", "l.m"]
+
+
+def test_only_the_llama_package_imports_llama_cpp() -> None:
+    outside = [path for path in LIBRARY if "llama" not in path.relative_to(ROOT / "edge_spec").parts[:-1]]
+    assert len(outside) < len(LIBRARY)
+    assert offenders([*outside, *INTERFACE], ("llama_cpp",)) == []
+
+
+def test_the_library_never_imports_an_interface() -> None:
+    assert offenders(LIBRARY, ("textual", "tui")) == []
+
+
+def test_the_interface_sees_only_the_public_names() -> None:
+    public = {"edge_spec", *(f"edge_spec.{name}" for name in edge_spec.__all__)}
+    private = [
+        found for found in offenders(INTERFACE, ("edge_spec",)) if found.partition(": ")[2] not in public
+    ]
+    assert private == []
+
+
+@pytest.mark.parametrize("module", PURE)
+def test_the_mathematics_needs_numpy_and_the_standard_library_only(module: str) -> None:
+    source = (ROOT / "edge_spec" / f"{module}.py").read_text(encoding="utf-8")
+    used = {name for name in imported(source) if name.partition(".")[0] not in sys.stdlib_module_names}
+    # `from a import b` gives a and a.b: b is in an allowed module when a is one.
+    strangers = {
+        name
+        for name in used
+        if not any(name == allowed or name.startswith(f"{allowed}.") for allowed in PURE_MAY_USE)
+    }
+    assert strangers == set()
+
+
+def test_public_names_are_sorted_and_can_be_imported() -> None:
+    assert list(edge_spec.__all__) == sorted(edge_spec.__all__)
+    for name in edge_spec.__all__:
+        assert getattr(importlib.import_module("edge_spec"), name) is not None
+
+
+def test_importing_edge_spec_loads_neither_llama_cpp_nor_numpy() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import edge_spec;"
+        "print(*sorted({'llama_cpp', 'numpy', 'textual'} & set(sys.modules) - before))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == []
