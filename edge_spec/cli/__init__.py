@@ -7,6 +7,7 @@ what is slow to import (numpy, llama_cpp, rich, huggingface_hub) only when it ru
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -85,6 +86,8 @@ def root() -> None:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail
     sys.exit(_run(args))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from edge_spec.cli.output import print_json, size_text
+from edge_spec.cli.output import print_json, show, size_text
 from edge_spec.errors import ModelError
 
 
@@ -48,12 +48,12 @@ def command(ctx: click.Context, target: str, draft: str, as_json: bool) -> None:
         )
     else:
         for role, header in zip(("target", "draft"), headers, strict=True):
-            click.echo(
+            show(
                 f"{role + ':':8}{header.name} ({header.architecture}, {header.quantization}, "
                 f"{size_text(header.size)}, {header.vocab.size:,} tokens)"
             )
-        click.echo(f"verdict: {report.verdict}")
+        show(f"verdict: {report.verdict}")
         for sentence in (*report.reasons, *report.notes):
-            click.echo(f"- {sentence}")
+            show(f"- {sentence}")
     if not report.pairs:
         ctx.exit(ModelError.exit_code)

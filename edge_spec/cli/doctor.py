@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from edge_spec.cli.output import log_folder, print_json, size_text, versions
+from edge_spec.cli.output import log_folder, print_json, show, size_text, versions
 from edge_spec.errors import EdgeSpecError
 
 Facts = dict[str, Any]
@@ -35,12 +35,12 @@ def command(ctx: click.Context, as_json: bool) -> None:
         print_json({"schema_version": 1, **report, "problems": problems})
     else:
         for section, facts in report.items():
-            click.echo(section)
+            show(section)
             for name, value in facts.items():
                 label = name.removesuffix("_bytes").replace("_", " ")
-                click.echo(f"  {label:18} {_shown(name, value)}")
+                show(f"  {label:18} {_shown(name, value)}")
         for problem in problems:
-            click.echo(f"problem: {problem}")
+            show(f"problem: {problem}")
     if problems:
         ctx.exit(3)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edge_spec.cli.output import print_json, say, size_text, table
+from edge_spec.cli.output import print_json, say, show, size_text, table
 from edge_spec.errors import OutputError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def pull(names: tuple[str, ...], quiet: bool) -> None:
     for name, entries in wanted:
         pair = name if name in catalogue().pairs else None
         for entry, path in zip(entries, pull_all(entries, quiet=quiet, pair=pair), strict=True):
-            click.echo(f"{entry.name} is at {path}")
+            show(f"{entry.name} is at {path}")
 
 
 @command.command("list")
@@ -75,7 +75,7 @@ def list_(as_json: bool) -> None:
         heading = ["name", "architecture", "parameters", "quantization", "size", "path"]
         table([heading] + [_row(model) for model in installed])
     else:
-        click.echo(f"There is no model in {store.store_path()} yet.")
+        show(f"There is no model in {store.store_path()} yet.")
     for model in installed:
         if model.problem:
             say(model.problem)
@@ -95,7 +95,7 @@ def _offer(catalogue: Catalogue, offered: set[str]) -> None:
         if offered & set(pair.models)
     ]
     if rows:
-        click.echo("\nTo be had with edge-spec models pull NAME:")
+        show("\nTo be had with edge-spec models pull NAME:")
         table([["name", "size", "licence", "description"], *rows])
 
 
@@ -149,4 +149,4 @@ def quantize(source: str, output: str, kind: str, force: bool, quiet: bool) -> N
         )
     finally:
         status.clear()
-    click.echo(f"{path} has {size_text(path.stat().st_size)}.")
+    show(f"{path} has {size_text(path.stat().st_size)}.")

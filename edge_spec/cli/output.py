@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+import unicodedata
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,9 +18,26 @@ INTERRUPTED: Final = 130
 _NUMBERS: Final = re.compile(r"\[\n\s*([-+\d.,e\s]+?)\n\s*\]")
 
 
+def harmless(text: str) -> str:
+    """`text` with control characters made visible, so that no model can steer a terminal."""
+    return "".join(_visible(c) if unicodedata.category(c) == "Cc" and c not in "\n\t" else c for c in text)
+
+
+def _visible(control: str) -> str:
+    code = ord(control)
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "\u2421" if code == 0x7F else "\ufffd"
+
+
 def say(text: str) -> None:
-    """Tell a person something."""
-    click.echo(text, err=True)
+    """Tell a person something, beside the data."""
+    click.echo(harmless(text), err=True)
+
+
+def show(text: str) -> None:
+    """Print a line of what was asked for, for a person to read."""
+    click.echo(harmless(text))
 
 
 def complain(text: str) -> None:
@@ -53,7 +71,7 @@ def table(rows: list[list[str]]) -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+        show("  ".join(cells).rstrip())
 
 
 def installed_version(distribution: str) -> str | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import collections
 import os
 import sys
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import click
 
+from edge_spec.cli.output import harmless
 from edge_spec.text import Detokenizer, Piece, StopFilter
 from edge_spec.types import Origin
 
@@ -76,18 +76,6 @@ class AnswerText:
             joined.append(span)
         self.text += "".join(span.text for span in joined)
         return joined
-
-
-def harmless(text: str) -> str:
-    """`text` with control characters made visible, so that a model cannot steer a terminal."""
-    return "".join(_visible(c) if unicodedata.category(c) == "Cc" and c not in "\n\t" else c for c in text)
-
-
-def _visible(control: str) -> str:
-    code = ord(control)
-    if code < 0x20:
-        return chr(0x2400 + code)
-    return "\u2421" if code == 0x7F else "\ufffd"
 
 
 class AnswerPrinter:

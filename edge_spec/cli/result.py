@@ -90,7 +90,8 @@ _ENDINGS = {
 def summary_line(finished: Finished, decoding: Decoding) -> str:
     """Speed, acceptance and why the text ended, in one line."""
     stats = finished.stats
-    parts = [f"{stats.completion_tokens} tokens"]
+    count = stats.completion_tokens
+    parts = [f"{count} token" if count == 1 else f"{count} tokens"]
     if stats.tokens_per_second is not None:
         parts.append(f"{stats.tokens_per_second:.1f} tokens/s")
     if stats.drafted:

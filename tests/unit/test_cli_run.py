@@ -179,7 +179,7 @@ def test_quiet_leaves_stderr_empty(run: Run, stage: Stage) -> None:
 def test_notices_are_told_at_the_end_once(run: Run, stage: Stage) -> None:
     stage.play(script(plain_round(0), notices=[Notice("warning", "slow.")]))
     result = run("hi", *MODELS)
-    assert result.err == "warning: slow.\n[1 tokens, no drafting; the model ended it]\n"
+    assert result.err == "warning: slow.\n[1 token, no drafting; the model ended it]\n"
 
 
 def test_json_is_one_object_with_every_field(run: Run) -> None:
@@ -391,7 +391,7 @@ def test_a_prompt_over_the_context_is_exit_2(run: Run, stage: Stage) -> None:
 
 def test_a_full_context_ends_the_answer_cleanly(run: Run, stage: Stage) -> None:
     stage.play(script(plain_round(0, "context"), reason="context"))
-    assert run("hi", *MODELS) == (0, "Hello\n", "[1 tokens, no drafting; the context is full]\n")
+    assert run("hi", *MODELS) == (0, "Hello\n", "[1 token, no drafting; the context is full]\n")
 
 
 def test_an_engine_failure_keeps_what_was_said_and_is_exit_3(run: Run, stage: Stage) -> None:
@@ -428,6 +428,13 @@ def test_a_failed_load_leaves_an_old_trace_alone(run: Run, monkeypatch: pytest.M
     Path("t.jsonl").write_text("old")
     assert run("hi", "--trace", "t.jsonl", *MODELS).code == 3
     assert Path("t.jsonl").read_text() == "old"
+
+
+def test_a_stdout_that_lacks_a_character_shows_another(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(buffer, encoding="latin-1"))
+    assert run("hi", *MODELS, "-q").code == 0
+    assert buffer.getvalue() == b"Hello world?!\n"
 
 
 def test_control_characters_pass_through_a_pipe_untouched(run: Run, stage: Stage) -> None:
