@@ -364,7 +364,10 @@ def _locked() -> Iterator[None]:
     that a start whose script was killed, but whose pip goes on, still keeps others out.
     """
     global _lock_fd
-    _lock_fd = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        _lock_fd = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        _stop(f"edge-spec must be installed once by someone who may write to {ROOT} ({error.strerror}).")
     try:
         if not _try_lock(_lock_fd):
             import time
