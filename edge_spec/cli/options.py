@@ -60,7 +60,7 @@ class SettingsCommand(click.Command):
         names = {_param(row.name): row.group for row in SETTINGS.values()}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
-            if record is not None:
+            if record is not None and isinstance(param, click.Option):
                 groups.setdefault(names.get(param.name or "", "Options"), []).append(record)
         for title, records in groups.items():
             with formatter.section(title):
