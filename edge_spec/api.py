@@ -7,7 +7,7 @@ with edge_spec.load_pair("target.gguf", "draft.gguf") as pair:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from edge_spec.config import Decoding, ModelSettings, Sampling
 from edge_spec.errors import PromptTooLongError, SettingError, UsageError
 from edge_spec.events import Event, Finished, Notice, Verified
 from edge_spec.models import store
-from edge_spec.models.header import Header, read_header
+from edge_spec.models.header import Header, check_loadable, read_header
 from edge_spec.models.memory import check_memory
 from edge_spec.models.pairing import check_pair, raise_if_incompatible
 from edge_spec.stats import Stats
@@ -122,7 +122,7 @@ class Pair:
         decoding: Decoding | None = None,
         raw: bool = False,
         reuse_cache: bool = True,
-    ) -> Iterator[Event]:
+    ) -> Generator[Event]:
         """Generate one text, as events.
 
         `raw` gives the prompt to the model without a chat template, special-token text
@@ -139,14 +139,14 @@ class Pair:
         sampling: Sampling | None = None,
         decoding: Decoding | None = None,
         reuse_cache: bool = True,
-    ) -> Iterator[Event]:
+    ) -> Generator[Event]:
         """Generate several texts at once from token ids, one decode for all of them a round.
 
         Needs a pair loaded with at least that many slots. Text i is drawn with slot key i.
         """
         sampling, decoding = sampling or Sampling(), decoding or Decoding()
         if not prompts:
-            raise UsageError("there is no prompt to generate from; give at least one.")
+            raise UsageError("There is no prompt to generate from; give at least one.")
         if len(prompts) > self.target.settings.num_slots:
             raise SettingError(
                 f"{len(prompts)} texts at once need a pair loaded with num_slots={len(prompts)} "
@@ -193,12 +193,12 @@ class Pair:
         model = self.target.model
         if isinstance(prompt, str):
             if not prompt:
-                raise UsageError("the prompt is empty; write something for the model to answer.")
+                raise UsageError("The prompt is empty; write something for the model to answer.")
             if raw:
                 return model.tokenize(prompt, add_special=True, parse_special=True)
             prompt = [{"role": "user", "content": prompt}]
         if not prompt:
-            raise UsageError("the prompt is empty; write something for the model to answer.")
+            raise UsageError("The prompt is empty; write something for the model to answer.")
         if isinstance(prompt[0], int):
             return [self._checked_id(token) for token in prompt]
         messages: list[Message] = [message for message in prompt if isinstance(message, Mapping)]
@@ -234,14 +234,14 @@ class Pair:
 
     # -- inside
 
-    def _run(self, slots: Sequence[Slot], decoding: Decoding, reuse_cache: bool) -> Iterator[Event]:
+    def _run(self, slots: Sequence[Slot], decoding: Decoding, reuse_cache: bool) -> Generator[Event]:
         from edge_spec.drafters import ModelDrafter, NoDrafter
         from edge_spec.engine import Engine
         from edge_spec.planner import FixedPlanner
         from edge_spec.target import ModelTarget
 
         if self._closed:
-            raise UsageError("this pair was closed; load it again.")
+            raise UsageError("This pair was closed; load it again.")
         if not reuse_cache:
             self.target.cache.clear()
             if self.draft is not None:
@@ -270,7 +270,7 @@ class Pair:
         size = self.target.settings.context_size
         if len(ids) >= size:
             raise PromptTooLongError(
-                f"the prompt has {len(ids)} tokens, but the context holds {size} with room for an answer; "
+                f"The prompt has {len(ids)} tokens, but the context holds {size} with room for an answer; "
                 f"shorten it or raise --ctx-size."
             )
         for token, _bias in sampling.logit_bias:
@@ -303,7 +303,7 @@ class Pair:
     def _checked_id(self, token: object) -> int:
         limit = self.target.model.num_vocab
         if not isinstance(token, int) or not 0 <= token < limit:
-            raise UsageError(f"token id {token} is outside the vocabulary (0 to {limit - 1}).")
+            raise UsageError(f"Token id {token} is outside the vocabulary (0 to {limit - 1}).")
         return token
 
 
@@ -348,18 +348,17 @@ def load_pair(
         draft_settings = ModelSettings(
             store.resolve(draft), gpu_layers=draft_gpu_layers, device=draft_device, **common
         )
-    header = read_header(settings.path)
-    draft_header = None
-    notices = []
-    if draft_settings is not None:
-        draft_header = read_header(draft_settings.path)
+    header = _sound_header(settings.path)
+    draft_header = None if draft_settings is None else _sound_header(draft_settings.path)
+    if draft_header is not None:
         raise_if_incompatible(check_pair(header, draft_header))
-    check_memory(settings, header, draft_settings, draft_header)
+    check_memory(settings, header, draft_settings, draft_header, gpu=_has_gpu())
+    notices = []
     if 0 < header.context_length < context_size:
         notices.append(
             Notice(
                 "warning",
-                f"the target was trained on {header.context_length} tokens; beyond them its text gets worse.",
+                f"The target was trained on {header.context_length} tokens; beyond them its text gets worse.",
             )
         )
     cancel = Cancel()
@@ -372,3 +371,16 @@ def load_pair(
         loaded.close()
         raise
     return Pair(loaded, small, cancel, notices)
+
+
+def _sound_header(path: Path) -> Header:
+    header = read_header(path)
+    check_loadable(header)
+    return header
+
+
+def _has_gpu() -> bool:
+    """Whether llama.cpp sees a GPU with memory of its own."""
+    from edge_spec.llama import abi
+
+    return any(device.kind == "gpu" for device in abi.devices())

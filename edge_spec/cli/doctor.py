@@ -71,6 +71,7 @@ def _llama(problems: list[str]) -> Facts:
         from edge_spec.trace import to_plain
 
         return {
+            "ggml": abi.ggml_version(),
             "devices": [to_plain(device) for device in abi.devices()],
             "gpu_offload": abi.supports_gpu_offload(),
             "cpu_features": abi.cpu_features(),

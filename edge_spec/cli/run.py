@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
@@ -80,14 +80,13 @@ class Request:
 
     def start(self, pair: Pair) -> Generator[Event]:
         """The events of the answer; to be closed, for an error may leave them half read."""
-        events = pair.generate(
+        return pair.generate(
             self.prompt,
             system=self.settings["system"],
             sampling=self.sampling,
             decoding=self.decoding,
             raw=self.raw,
         )
-        return cast("Generator[Event]", events)
 
 
 class Watcher:

@@ -198,7 +198,7 @@ def device_handle(name: str) -> int:
     handle = ggml.ggml_backend_dev_by_name(name.encode())
     if not handle:
         names = ", ".join(device.name for device in devices())
-        raise ModelError(f"there is no device called {name!r}; llama.cpp sees {names}.")
+        raise ModelError(f"There is no device called {name!r}; llama.cpp sees {names}.")
     return int(handle)
 
 
@@ -240,6 +240,14 @@ def cpu_features() -> list[str]:
     return re.findall(r"(\w+) = 1", text)
 
 
+def ggml_version() -> str:
+    """The version and commit of the ggml that this llama.cpp was built with."""
+    ggml = _ggml()
+    ggml.ggml_version.restype = ggml.ggml_commit.restype = ctypes.c_char_p
+    return f"{ggml.ggml_version().decode()} ({ggml.ggml_commit().decode()})"
+
+
 def supports_gpu_offload() -> bool:
+    """Whether this build can put layers on a GPU."""
     start()
     return bool(llama_cpp.llama_supports_gpu_offload())

@@ -102,7 +102,7 @@ class Context:
         EngineError when llama.cpp fails.
         """
         if not 0 < num_rows <= self.batch_size:
-            raise EngineError(f"a decode of {num_rows} rows does not fit a batch of {self.batch_size}.")
+            raise EngineError(f"A decode of {num_rows} rows does not fit a batch of {self.batch_size}.")
         wanted = int(np.count_nonzero(self.wanted[:num_rows]))
         if wanted > self.num_outputs:
             raise EngineError(
@@ -135,7 +135,7 @@ class Context:
     def pointer(self) -> Any:
         """The llama_context pointer; EngineError after `close`."""
         if not self._context:
-            raise EngineError(f"the context of {self.model.path.name} was closed; load the pair again.")
+            raise EngineError(f"The context of {self.model.path.name} was closed; load the pair again.")
         return self._context
 
     def close(self) -> None:

@@ -124,7 +124,7 @@ class Model:
 
     def _read_piece(self, token: int, *, special: bool) -> bytes:
         if not 0 <= token < self.num_vocab:
-            raise EngineError(f"token {token} is outside {self.path.name}'s {self.num_vocab} tokens.")
+            raise EngineError(f"Token {token} is outside {self.path.name}'s {self.num_vocab} tokens.")
         size = 64
         while True:
             buffer = ctypes.create_string_buffer(size)
@@ -158,14 +158,14 @@ class Model:
                 )
             except jinja2.TemplateError as error:
                 raise UsageError(
-                    f"the chat template of {self.path.name} does not parse ({error}); use --raw."
+                    f"The chat template of {self.path.name} does not parse ({error}); use --raw."
                 ) from error
         self._template.add_generation_prompt = add_generation_prompt
         try:
             return str(self._template(messages=[dict(message) for message in messages]).prompt)  # type: ignore[misc]
         except (jinja2.TemplateError, ValueError, TypeError) as error:
             raise UsageError(
-                f"the chat template of {self.path.name} refuses these messages: {error}."
+                f"The chat template of {self.path.name} refuses these messages: {error}."
             ) from error
 
     def encode_chat(self, messages: Sequence[Message]) -> list[int]:
