@@ -78,12 +78,16 @@ class Stats:
 
     @property
     def decode_s(self) -> float:
-        """Seconds from the first emitted token to the last."""
-        return max(self.wall_s - self.time_to_first_token_s, 0.0)
+        """Seconds from the first emitted token to the last, the draft's reading left out.
+
+        The draft reads the prompt after the first token (see `Engine`), and prefill is no part
+        of decoding on either side.
+        """
+        return max(self.wall_s - self.time_to_first_token_s - self.timers.draft_prefill_s, 0.0)
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Decoding alone: tokens after the first over the time after the first."""
+        """Decoding alone: tokens after the first over `decode_s`; None for fewer than two."""
         if self.completion_tokens < 2 or self.decode_s == 0:
             return None
         return (self.completion_tokens - 1) / self.decode_s

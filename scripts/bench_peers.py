@@ -136,7 +136,7 @@ class Ours:
         timers = stats.timers
         return Sample(
             decode_tokens=stats.completion_tokens - 1,
-            decode_s=stats.wall_s - stats.time_to_first_token_s - timers.draft_prefill_s,
+            decode_s=stats.decode_s,
             wall_tokens=stats.completion_tokens,
             wall_s=stats.wall_s,
             prompt_tokens=stats.prompt_tokens,

@@ -7,11 +7,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import edge_spec
 from edge_spec.errors import IncompatiblePairError, PromptTooLongError, SettingError, UsageError
 from edge_spec.events import Finished, Started, Verified
+from edge_spec.sampling import SamplerChain
 
 GREEDY = edge_spec.Sampling(temperature=0)
 COPY = "Repeat this list exactly: alpha, beta, gamma, delta, epsilon, zeta, eta, theta."
@@ -135,19 +137,41 @@ def test_cancel_from_another_thread_keeps_the_partial_answer(twins):
 
 
 @pytest.mark.gguf
-def test_six_texts_at_once_are_the_texts_alone(tiny_path):
+@pytest.mark.parametrize("k", [0, 3])
+def test_six_texts_at_once_are_the_texts_alone_but_for_near_ties(tiny_path, monkeypatch, k):
+    """Rows that share a decode are summed in another order (docs/architecture.md), so two tokens
+    closer than what that order moves may change places; nothing else may."""
+    rows: dict[tuple[str, tuple[int, ...]], np.ndarray] = {}
+    sample, how = SamplerChain.__call__, ""
+
+    def recording(self, logits, history):
+        rows[how, tuple(history)] = logits.copy()
+        return sample(self, logits, history)
+
+    monkeypatch.setattr(SamplerChain, "__call__", recording)
     prompts = [f"Write {word} as a number." for word in ("one", "two", "three", "four", "five", "six")]
     with edge_spec.load_pair(tiny_path, tiny_path, context_size=256, num_slots=6) as pair:
         ids = [pair.encode(prompt) for prompt in prompts]
-        options = {"sampling": GREEDY, "decoding": decoding(max_tokens=12)}
+        options = {"sampling": GREEDY, "decoding": decoding(max_tokens=12, draft_max=k)}
+        how = "together"
         together: dict[int, list[int]] = {i: [] for i in range(6)}
         for event in pair.generate_many(ids, **options, reuse_cache=False):
             if isinstance(event, Verified):
                 together[event.slot] += event.verdict.tokens
-        assert sorted(len(tokens) for tokens in together.values())[-1] == 12
+        how = "alone"
         alone = [list(pair.answer(i, **options, reuse_cache=False).token_ids) for i in ids]
-    # Slots that share a decode sum in another order (docs/architecture.md), so a near-tie may flip.
-    assert sum(together[i] != alone[i] for i in range(6)) <= 1
+    for i, prompt in enumerate(ids):
+        history = list(prompt)
+        for x, y in zip(together[i], alone[i], strict=False):
+            shared, lone = rows["together", tuple(history)], rows["alone", tuple(history)]
+            moved = np.abs(shared - lone).max()
+            if x != y:
+                assert shared[x] - shared[y] < moved
+                assert lone[y] - lone[x] < moved
+                break
+            history.append(x)
+        else:
+            assert together[i] == alone[i]
 
 
 @pytest.mark.pair
