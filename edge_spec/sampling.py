@@ -39,6 +39,16 @@ _CERTAIN = np.ones(1)
 _CERTAIN.setflags(write=False)
 
 
+def _first_ids(token: int) -> Ids:
+    """The ids 0 .. token, a slice of one shared table.
+
+    After a decode the processor's caches hold the model's weights, and any numpy function used
+    for the first time then costs 50 us; slicing the logits has already paid for slicing.
+    """
+    size = 1 << max(18, token.bit_length())
+    return all_ids(size)[: token + 1]
+
+
 @functools.cache
 def all_ids(num_vocab: int) -> Ids:
     """The ids 0 .. num_vocab - 1, read-only and shared by all dense distributions."""
@@ -49,7 +59,7 @@ def all_ids(num_vocab: int) -> Ids:
 
 def one_hot(token: int) -> Dist:
     """The distribution that is certain of `token`."""
-    return Dist(np.array((token,), np.int64), _CERTAIN)
+    return Dist(_first_ids(token)[token:], _CERTAIN, token)
 
 
 class SamplerChain:
@@ -104,7 +114,7 @@ class SamplerChain:
         probs = _softmax(values, top, self.sampling.temperature)
         if probs.min() == 0.0:  # a low temperature can underflow what the other steps kept
             ids, probs = ids[probs > 0.0], probs[probs > 0.0]
-        return Dist(ids, probs)
+        return Dist(ids, probs) if len(ids) > 1 else one_hot(int(ids[0]))
 
     def _adjusted(self, logits: Logits, history: Sequence[int]) -> Logits:
         """A copy of the row with the bias and the penalties in it."""
@@ -262,8 +272,10 @@ def draw(dist: Dist, rng: np.random.Generator) -> int:
 
     The number is scaled by the probabilities' own sum, so rounding in it costs nothing, and a
     token of probability zero cannot come out: the first cumulative sum *above* the scaled
-    number is always one that its own token raised.
+    number is always one that its own token raised. A certain token takes no number.
     """
+    if dist.only is not None:
+        return dist.only
     cumulative = dist.probs.cumsum()
     index = cumulative.searchsorted(rng.random() * cumulative[-1], side="right")
     return int(dist.ids[index])
@@ -327,8 +339,8 @@ def draw_shared(dist: Dist, gumbels: Floats) -> int:
 
     `gumbels` is aligned with `dist.ids`. A token of probability zero cannot come out.
     """
-    if len(dist.ids) == 1:
-        return int(dist.ids[0])
+    if dist.only is not None:
+        return dist.only
     with np.errstate(divide="ignore"):  # log 0 is -inf, which never wins
         scores = np.log(dist.probs)
     scores += gumbels

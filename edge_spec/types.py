@@ -27,14 +27,18 @@ class Dist:
 
     `ids` is strictly ascending int64, shape (n,); `probs` is float64, shape (n,), each > 0
     (dense distributions may hold zeros), summing to 1 up to rounding. Two distributions are
-    aligned by token id, never by rank.
+    aligned by token id, never by rank. `only` is the token of a distribution that is certain
+    of it (n = 1), else None.
     """
 
     ids: NDArray[np.int64]
     probs: NDArray[np.float64]
+    only: int | None = None
 
     def prob(self, token: int) -> float:
         """Probability of `token`; 0.0 when it was truncated away."""
+        if self.only is not None:
+            return float(token == self.only)
         index = int(self.ids.searchsorted(token))
         if index < len(self.ids) and self.ids[index] == token:
             return float(self.probs[index])

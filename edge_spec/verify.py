@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_spec.config import CouplingName
-from edge_spec.sampling import draw, draw_shared, noise
+from edge_spec.sampling import draw, draw_shared, noise, one_hot
 from edge_spec.tree import children
 from edge_spec.types import Coupling, Dist, Fate, FinishReason, Origin, Proposal, Verdict
 
@@ -67,6 +67,11 @@ def _walk(proposal: Proposal, target: Callable[[int], Dist], position: int, choo
     return Verdict(tuple(tokens), tuple(path), tuple(fates), origin, tuple(probs))
 
 
+def _holding(proposal: Proposal, siblings: Sequence[int], token: int) -> _Choice:
+    """`token`, in the first of the siblings that holds it, if one does."""
+    return _Choice(token, next((s for s in siblings if proposal.tokens[s] == token), None))
+
+
 class RejectionCoupling:
     """Accept x iff u q(x) < p(x), else go on with the residual normalise(max(p - q, 0)).
 
@@ -88,6 +93,8 @@ class RejectionCoupling:
         """Judge `proposal`; see `types.Coupling`."""
 
         def choose(p: Dist, siblings: Sequence[int], at: int) -> _Choice:
+            if p.only is not None:  # p(x) is 1 or 0, and no residual changes that
+                return _holding(proposal, siblings, p.only)
             for sibling in siblings:
                 token, q = proposal.tokens[sibling], proposal.dists[sibling]
                 mass = 1.0 if q is None else q.prob(token)
@@ -116,16 +123,15 @@ class SharedCoupling:
 
     def draw(self, dist: Dist, position: int) -> int:
         """Draw the token at `position` with the noise that will judge it."""
-        if len(dist.ids) == 1:
-            return int(dist.ids[0])
+        if dist.only is not None:
+            return dist.only
         return draw_shared(dist, noise(self._seed, self._key, position, dist.ids))
 
     def verify(self, proposal: Proposal, target: Callable[[int], Dist], position: int) -> Verdict:
         """Judge `proposal`; see `types.Coupling`."""
 
         def choose(p: Dist, siblings: Sequence[int], at: int) -> _Choice:
-            token = self.draw(p, at)
-            return _Choice(token, next((s for s in siblings if proposal.tokens[s] == token), None))
+            return _holding(proposal, siblings, self.draw(p, at))
 
         return _walk(proposal, target, position, choose)
 
@@ -199,7 +205,8 @@ def _normalised(ids: NDArray[np.int64], probs: NDArray[np.float64]) -> Dist | No
     if int(ids[-1]) == len(ids) - 1:
         return Dist(ids, probs)
     kept = probs > 0.0
-    return Dist(ids[kept], probs[kept])
+    ids = ids[kept]
+    return Dist(ids, probs[kept]) if len(ids) > 1 else one_hot(int(ids[0]))
 
 
 def cut(verdict: Verdict, num_tokens: int, reason: FinishReason) -> Verdict:

@@ -30,7 +30,7 @@ class _Chain:
         dist = self.slot.draft_sampler(logits, self.history)
         token = self.slot.coupling.draw(dist, len(self.history))
         # With one candidate nothing was drawn: that node is deterministic, its q one-hot.
-        self.dists.append(dist if len(dist.ids) > 1 else None)
+        self.dists.append(dist if dist.only is None else None)
         self.tokens.append(token)
         self.history.append(token)
 

@@ -180,20 +180,16 @@ class Cache:
         cancelled or fails, no sequence is longer than before, and the exception passes on.
         """
         context = self.context
-        row = 0
+        row = num_wanted = 0
         for part in parts:
-            start = len(self._tokens[part.seq])
             end = row + len(part.tokens)
             if end > context.batch_size:
                 raise EngineError(f"{end} rows do not fit a batch of {context.batch_size}.")
-            context.tokens[row:end] = part.tokens
-            context.positions[row:end] = range(start, start + end - row)
-            context.seqs[row:end] = part.seq
-            context.wanted[row:end] = 0
-            context.wanted[row + part.wanted_from : end] = 1
+            context.put(row, part.tokens, len(self._tokens[part.seq]), part.seq, part.wanted_from)
+            num_wanted += len(part.tokens) - part.wanted_from
             row = end
         try:
-            logits = context.decode(row)
+            logits = context.decode(row, num_wanted)
         except (Cancelled, EngineError, KeyboardInterrupt):
             self._discard_half_written(parts)
             raise

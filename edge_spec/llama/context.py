@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import llama_cpp
@@ -74,46 +75,65 @@ class Context:
         self._allocate()
 
     def _allocate(self) -> None:
+        """The batch's arrays, in ctypes: after a decode every numpy function not used yet costs
+        50 us, since the processor's caches hold nothing but the model's weights."""
         n = self.batch_size
-        self.tokens = np.zeros(n, np.int32)
-        self.positions = np.zeros(n, np.int32)
-        self.seqs = np.zeros(n, np.int32)
-        self.wanted = np.zeros(n, np.int8)
-        self._one = np.ones(n, np.int32)
+        # Any: typeshed wants a list of ctypes objects for what takes every sequence of ints.
+        self._tokens: Any = (llama_cpp.llama_token * n)()
+        self._positions: Any = (llama_cpp.llama_pos * n)()
+        self._seqs: Any = (llama_cpp.llama_seq_id * n)()
+        self._wanted: Any = (ctypes.c_int8 * n)()
+        self._one = (ctypes.c_int32 * n)(*[1] * n)
         # seq_id[i] points at row i's list of sequence ids, here always of length one.
-        self._seq_pointers = self.seqs.ctypes.data + 4 * np.arange(n, dtype=np.uint64)
+        seq_size = ctypes.sizeof(llama_cpp.llama_seq_id)
+        first = ctypes.addressof(self._seqs)
+        self._seq_pointers = (ctypes.c_void_p * n)(*[first + seq_size * i for i in range(n)])
         self._batch = llama_cpp.llama_batch()
         kinds: dict[str, Any] = {field[0]: field[1] for field in llama_cpp.llama_batch._fields_}
-        arrays: dict[str, np.ndarray[Any, Any]] = {
-            "token": self.tokens,
-            "pos": self.positions,
+        arrays: dict[str, ctypes.Array[Any]] = {
+            "token": self._tokens,
+            "pos": self._positions,
             "n_seq_id": self._one,
             "seq_id": self._seq_pointers,
-            "logits": self.wanted,
+            "logits": self._wanted,
         }
         for name, array in arrays.items():
-            abi.fill(self._batch, **{name: ctypes.cast(array.ctypes.data, kinds[name])})
+            abi.fill(self._batch, **{name: ctypes.cast(array, kinds[name])})
+        self._logits_at = 0
+        self._logits: Logits = np.empty((0, self.model.num_vocab), np.float32)
 
-    def decode(self, num_rows: int) -> Logits:
+    def put(self, row: int, tokens: Sequence[int], position: int, seq: int, wanted_from: int) -> None:
+        """Put tokens of sequence `seq` into the batch from `row` on, the first at `position`.
+
+        Logits are wanted of those from index `wanted_from` on.
+        """
+        count = len(tokens)
+        end = row + count
+        self._tokens[row:end] = tokens
+        self._positions[row:end] = range(position, position + count)
+        self._seqs[row:end] = (seq,) * count
+        self._wanted[row:end] = (0,) * wanted_from + (1,) * (count - wanted_from)
+
+    def decode(self, num_rows: int, num_wanted: int) -> Logits:
         """Decode the first `num_rows` rows of the batch arrays; return the wanted rows' logits.
 
-        Shape (rows wanted, n_vocab), float32, a view valid until the next decode. Raises
+        Shape (num_wanted, n_vocab), float32, a view valid until the next decode. Raises
         Cancelled after an abort (rows may be half in memory: roll back every sequence) and
         EngineError when llama.cpp fails.
         """
         if not 0 < num_rows <= self.batch_size:
             raise EngineError(f"A decode of {num_rows} rows does not fit a batch of {self.batch_size}.")
-        wanted = int(np.count_nonzero(self.wanted[:num_rows]))
-        if wanted > self.num_outputs:
+        if num_wanted > self.num_outputs:
             raise EngineError(
-                f"{wanted} rows of logits are wanted, but the context holds {self.num_outputs}."
+                f"{num_wanted} rows of logits are wanted, but the context holds {self.num_outputs}."
             )
         if self.cancel.is_set:
             raise Cancelled
+        context = self.pointer
         self._batch.n_tokens = num_rows
         started = time.perf_counter()
-        status = llama_cpp.llama_decode(self.pointer, self._batch)
-        llama_cpp.llama_synchronize(self._context)
+        status = llama_cpp.llama_decode(context, self._batch)
+        llama_cpp.llama_synchronize(context)
         self.busy_s += time.perf_counter() - started
         if status == _ABORTED or (status != 0 and self.cancel.is_set):
             raise Cancelled
@@ -124,12 +144,20 @@ class Context:
                 f"llama.cpp failed to decode {num_rows} rows with {self.model.path.name}: {why}; "
                 f"its log is {abi.log.path}."
             )
-        n_vocab = self.model.num_vocab
-        if wanted == 0:
-            return np.empty((0, n_vocab), np.float32)
-        pointer = llama_cpp.llama_get_logits(self._context)
-        view: Logits = np.ctypeslib.as_array(pointer, shape=(wanted, n_vocab))
-        return view
+        return self._view()[:num_wanted] if num_wanted else self._logits[:0]
+
+    def _view(self) -> Logits:
+        """All rows that the context can hold, over llama.cpp's own buffer.
+
+        Only rows of the last decode may be read: the buffer grows, and moves, when more are
+        wanted than ever before.
+        """
+        buffer = llama_cpp.llama_get_logits(self._context)
+        address = ctypes.addressof(buffer.contents)
+        if address != self._logits_at:
+            self._logits_at = address
+            self._logits = np.ctypeslib.as_array(buffer, shape=(self.num_outputs, self.model.num_vocab))
+        return self._logits
 
     @property
     def pointer(self) -> Any:

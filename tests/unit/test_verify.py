@@ -157,8 +157,14 @@ def test_when_rounding_leaves_no_residual_p_stands() -> None:
     # Refused only because the script gives 1.0, which no generator does.
     verdict = rejection(1.0, 0.6).verify(Proposal.chain((2,), (P,), "x"), Rows(P), 0)
     assert verdict == Verdict((2,), (), (R,), "residual", (0.3,))
-    verdict = rejection(1.0, 0.6).verify(Proposal.chain((4,), (None,), "x"), Rows(one_hot(4)), 0)
+    alone = dist(t4=1.0)
+    verdict = rejection(1.0, 0.6).verify(Proposal.chain((4,), (None,), "x"), Rows(alone), 0)
     assert verdict.tokens == (4,)
+
+
+def test_a_certain_target_takes_no_random_number() -> None:
+    verdict = rejection().verify(Proposal.chain((4, 5), (None, P), "x"), Rows(one_hot(4), one_hot(1)), 0)
+    assert verdict == Verdict((4, 1), (0,), (A, R), "residual", (1.0, 0.0))
 
 
 def test_a_malformed_tree_is_refused() -> None:
