@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import hashlib
 import json
 import sys
 from pathlib import Path
@@ -112,18 +113,26 @@ def main() -> int:
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--k", default="3,7")
     parser.add_argument("--limit", type=int, help="only the first N prompts")
+    parser.add_argument(
+        "--threads", type=int, help="results do not depend on it; two runs share a machine best with one each"
+    )
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     lengths = [int(k) for k in options.k.split(",")]
     prompts = [json.loads(line) for line in options.prompts.read_text().splitlines() if line.strip()]
+    # In an arbitrary but fixed order, so that a part of them holds every category.
+    prompts.sort(key=lambda item: hashlib.sha256(item["id"].encode()).digest())
+    prompts = prompts[: options.limit]
     arms: dict[str, dict[str, Any]] = {
         "greedy": {"sampling": edge_spec.Sampling(temperature=0), "seed": None},
         "seeded": {"sampling": edge_spec.Sampling(), "seed": 20},
     }
     different: list[dict[str, Any]] = []
     compared = 0
-    with edge_spec.load_pair(options.target, options.draft, context_size=4096) as pair:
-        for item in prompts[: options.limit]:
+    with edge_spec.load_pair(
+        options.target, options.draft, context_size=4096, threads=options.threads
+    ) as pair:
+        for done, item in enumerate(prompts, 1):
             ids = pair.encode(item["messages"])
             generate(pair, ids, arms["greedy"], 1, 0)
             for name, arm in arms.items():
@@ -136,14 +145,16 @@ def main() -> int:
                         print(json.dumps(different[-1]), flush=True)
                         generate(pair, ids, arms["greedy"], 1, 0)
             print(
-                f"{item['id']}: {len(ids)} prompt tokens, {len(different)} differences so far",
+                f"{done}/{len(prompts)} {item['id']}: {len(ids)} prompt tokens, "
+                f"{compared} texts compared, {len(different)} different so far",
                 file=sys.stderr,
+                flush=True,
             )
         names = [pair.target.path.name, pair.draft.path.name if pair.draft else None]
     num_prompts = len({(d["id"]) for d in different})
     summary = {
         "pair": names,
-        "prompts": len(prompts[: options.limit]),
+        "prompts": len(prompts),
         "texts_compared": compared,
         "texts_different": len(different),
         "prompts_different": num_prompts,
