@@ -361,6 +361,14 @@ def load_pair(
                 f"The target was trained on {header.context_length} tokens; beyond them its text gets worse.",
             )
         )
+    if _has_amx():
+        notices.append(
+            Notice(
+                "warning",
+                "This llama.cpp was built with AMX kernels, which may crash, so its fast CPU kernels are off; "
+                "the README says how to rebuild it without AMX.",
+            )
+        )
     cancel = Cancel()
     loaded = LoadedModel(settings, header, cancel, lambda fraction: report("target", fraction))
     if draft_settings is None or draft_header is None:
@@ -377,6 +385,12 @@ def _sound_header(path: Path) -> Header:
     header = read_header(path)
     check_loadable(header)
     return header
+
+
+def _has_amx() -> bool:
+    from edge_spec.llama import abi
+
+    return abi.has_amx()
 
 
 def _has_gpu() -> bool:

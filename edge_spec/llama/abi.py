@@ -240,6 +240,11 @@ def cpu_features() -> list[str]:
     return re.findall(r"(\w+) = 1", text)
 
 
+def has_amx() -> bool:
+    """Whether this llama.cpp was compiled with AMX, whose kernels may crash; see `amx`."""
+    return "AMX_INT8" in cpu_features()
+
+
 def ggml_version() -> str:
     """The version and commit of the ggml that this llama.cpp was built with."""
     ggml = _ggml()

@@ -1,10 +1,10 @@
 """Keep AMX out of a llama.cpp that is built here, because it may crash.
 
-GCC 12's `_tile_loadconfig` tells the optimiser that it reads 8 bytes of the 64-byte tile
-configuration, so the stores of the rest are dropped and `ldtilecfg` loads what the stack
-held: a llama.cpp built with `-march=native` on a CPU with AMX then dies of SIGSEGV in its
-first matrix product. Standard library only, so that the installer can ask before anything
-is built.
+GCC's `_tile_loadconfig` (seen with GCC 12) tells the optimiser that it reads 8 bytes of the
+64-byte tile configuration, so the stores of the rest are dropped and `ldtilecfg` loads what the
+stack held: a llama.cpp built with `-march=native` on a CPU with AMX then dies of SIGSEGV in its
+first matrix product (llama.cpp issue 20824; pull request 26954, open, moves the configuration
+off the stack). Standard library only, so that the installer can ask before anything is built.
 """
 
 from __future__ import annotations

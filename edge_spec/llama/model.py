@@ -51,6 +51,8 @@ class Model:
             llama_cpp.llama_model_default_params(),
             n_gpu_layers=settings.gpu_layers,
             load_mode=llama_cpp.LLAMA_LOAD_MODE_AUTO,
+            # Weights go into AMX buffers, whose kernels may crash, only through these.
+            use_extra_bufts=not abi.has_amx(),
         )
         if settings.device is not None:
             # NULL-terminated; must live until the load is done.
