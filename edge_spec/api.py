@@ -365,7 +365,7 @@ def load_pair(
         notices.append(
             Notice(
                 "warning",
-                "This llama.cpp was built with AMX kernels, which may crash, so its fast CPU kernels are off; "
+                "This llama.cpp was built with AMX kernels, which may crash: its fast CPU kernels are off; "
                 "the README says how to rebuild it without AMX.",
             )
         )
