@@ -129,9 +129,10 @@ def _install(extras: Sequence[str]) -> None:
         _create_venv()
     known = stamp.get("extras")
     all_extras = sorted({*extras, *(known if isinstance(known, list) and not again else [])})
-    _install_project(all_extras)
-    kept = stamp.get("cmake_args") if not again else None
-    record = {"key": _key(), "extras": all_extras, "cmake_args": os.environ.get("CMAKE_ARGS", kept)}
+    # Who asked for a build once gets it again when dependencies change or .venv breaks.
+    cmake_args = os.environ.get("CMAKE_ARGS", stamp.get("cmake_args"))
+    _install_project(all_extras, str(cmake_args or ""))
+    record = {"key": _key(), "extras": all_extras, "cmake_args": cmake_args}
     STAMP.write_text(json.dumps(record), encoding="utf-8")
     INSTALLING.unlink()
 
@@ -158,8 +159,8 @@ def _create_venv() -> None:
         )
 
 
-def _install_project(extras: Sequence[str]) -> None:
-    """pip install the checkout, and see to it that its llama.cpp is one that runs on this CPU."""
+def _install_project(extras: Sequence[str], cmake_args: str) -> None:
+    """pip install the checkout, its llama.cpp built by `cmake_args` and such that it runs on this CPU."""
     import time
 
     _say(
@@ -170,11 +171,11 @@ def _install_project(extras: Sequence[str]) -> None:
     started = time.monotonic()
     amx_off = _amx_off()
     environment = dict(os.environ)
-    if amx_off:
+    if amx_off or cmake_args:
         # The user's own come last, so that they win.
-        environment["CMAKE_ARGS"] = f"{amx_off} {os.environ.get('CMAKE_ARGS', '')}".strip()
+        environment["CMAKE_ARGS"] = f"{amx_off} {cmake_args}".strip()
     # pip's wheel cache does not know CMAKE_ARGS and would hand back an earlier, plain build.
-    uncached = ["--no-cache-dir"] if os.environ.get("CMAKE_ARGS") else []
+    uncached = ["--no-cache-dir"] if cmake_args else []
     what = f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT)
     _pip(["install", *uncached, "-e", what], environment, started)
     if amx_off and _has_amx():

@@ -28,8 +28,6 @@ from edge_spec.sampling import SamplerChain
 from edge_spec.types import Dist, Logits, Rows
 from edge_spec.verify import make_coupling
 
-WIDE = 16  # rows a decode when a prompt is read again
-
 
 @dataclasses.dataclass(frozen=True)
 class Run:
@@ -61,9 +59,10 @@ def row_at(pair: edge_spec.Pair, run: Run, position: int) -> Logits:
     cache = pair.target.cache
     cache.clear()
     text = list(run.prompt)
-    for start in range(0, len(text) - 1, WIDE):
-        part = text[start : min(start + WIDE, len(text) - 1)]
+    for start in range(0, len(text), cache.batch_size):  # as `main` has it read, once for all arms
+        part = text[start : start + cache.batch_size]
         cache.append([Rows(0, part, len(part))])
+    cache.rollback(0, len(text) - 1)
     emitted = 0
     for event in run.rounds:
         rows = cache.append([Rows(0, [*text[cache.length(0) :], *event.proposal.tokens], 0)])
@@ -112,6 +111,7 @@ def main() -> int:
     parser.add_argument("--prompts", type=Path, required=True)
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--k", default="3,7")
+    parser.add_argument("--ids", help="only the prompts with these ids, comma-separated")
     parser.add_argument("--limit", type=int, help="only the first N prompts")
     parser.add_argument(
         "--threads", type=int, help="results do not depend on it; two runs share a machine best with one each"
@@ -122,6 +122,8 @@ def main() -> int:
     prompts = [json.loads(line) for line in options.prompts.read_text().splitlines() if line.strip()]
     # In an arbitrary but fixed order, so that a part of them holds every category.
     prompts.sort(key=lambda item: hashlib.sha256(item["id"].encode()).digest())
+    if options.ids:
+        prompts = [item for item in prompts if item["id"] in options.ids.split(",")]
     prompts = prompts[: options.limit]
     arms: dict[str, dict[str, Any]] = {
         "greedy": {"sampling": edge_spec.Sampling(temperature=0), "seed": None},
@@ -134,6 +136,7 @@ def main() -> int:
     ) as pair:
         for done, item in enumerate(prompts, 1):
             ids = pair.encode(item["messages"])
+            pair.target.cache.clear()  # every prompt is read whole, once, with the same widths
             generate(pair, ids, arms["greedy"], 1, 0)
             for name, arm in arms.items():
                 runs = {k: generate(pair, ids, arm, options.max_tokens, k) for k in (0, *lengths)}
@@ -143,6 +146,7 @@ def main() -> int:
                         reason = explain(pair, runs[0], runs[k], arm)
                         different.append({"id": item["id"], "arm": name, "k": k, **reason})
                         print(json.dumps(different[-1]), flush=True)
+                        pair.target.cache.clear()
                         generate(pair, ids, arms["greedy"], 1, 0)
             print(
                 f"{done}/{len(prompts)} {item['id']}: {len(ids)} prompt tokens, "
