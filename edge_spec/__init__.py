@@ -9,14 +9,15 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from edge_spec.api import Answer, Pair, load_pair
+    from edge_spec.api import load_pair
     from edge_spec.config import Decoding, ModelSettings, Sampling
     from edge_spec.errors import Cancelled, EdgeSpecError
     from edge_spec.events import Drafted, Event, Finished, Notice, Prefilled, Started, Verified
+    from edge_spec.pair import Answer, Pair
     from edge_spec.stats import Stats
 
 _HOME = {
-    "Answer": "api",
+    "Answer": "pair",
     "Cancelled": "errors",
     "Decoding": "config",
     "Drafted": "events",
@@ -25,7 +26,7 @@ _HOME = {
     "Finished": "events",
     "ModelSettings": "config",
     "Notice": "events",
-    "Pair": "api",
+    "Pair": "pair",
     "Prefilled": "events",
     "Sampling": "config",
     "Started": "events",

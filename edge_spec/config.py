@@ -81,6 +81,7 @@ class Decoding:
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        _require(not isinstance(self.stop, str), "stop", repr(self.stop), "a tuple of strings")
         _require(self.max_tokens >= 1, "max-tokens", self.max_tokens, "1 or more")
         _require(0 <= self.draft_max <= 64, "draft-max", self.draft_max, "from 0 (plain decoding) to 64")
         _require(
@@ -122,13 +123,21 @@ class ModelSettings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", Path(self.path))
-        _require(self.context_size >= 8, "context size", self.context_size, "8 or more")
+        cells = self.context_size * self.num_slots
+        _require(
+            self.context_size >= 8 and cells < 2**31,
+            "context size", self.context_size, "8 or more, and with all slots below 2^31 tokens",
+        )  # fmt: skip
         for name in ("threads", "threads_batch"):
             value = getattr(self, name)
-            _require(value is None or value >= 1, name.replace("_", "-"), value, "1 or more")
-        _require(self.gpu_layers >= -1, "gpu-layers", self.gpu_layers, "-1 (all), 0 (none) or more")
-        _require(self.batch_size >= 32, "batch size", self.batch_size, "32 or more")
-        _require(self.num_slots >= 1, "slots", self.num_slots, "1 or more")
+            _require(value is None or 1 <= value <= 512, name.replace("_", "-"), value, "from 1 to 512")
+        _require(1 <= self.num_slots <= 256, "slots", self.num_slots, "from 1 to 256")
+        least = max(32, 8 * self.num_slots)
+        _require(
+            least <= self.batch_size <= 2**16,
+            "batch size", self.batch_size, f"from {least} (8 rows a slot) to {2**16}",
+        )  # fmt: skip
+        _require(-1 <= self.gpu_layers < 2**31, "gpu-layers", self.gpu_layers, "-1 (all), 0 (none) or more")
         for name in ("kv_type_k", "kv_type_v"):
             value = getattr(self, name)
             _require(
@@ -140,4 +149,8 @@ class ModelSettings:
         _require(
             self.flash_attention in get_args(FlashAttention),
             "flash attention", self.flash_attention, "auto, on or off",
+        )  # fmt: skip
+        _require(
+            self.flash_attention != "off" or self.kv_type_v in ("f32", "f16", "bf16"),
+            "kv-type-v", self.kv_type_v, "f32, f16 or bf16 without flash attention",
         )  # fmt: skip

@@ -62,8 +62,14 @@ class Engine:
 
     def generate(self, slots: Sequence[Slot]) -> Iterator[Event]:
         """Run rounds until every slot has ended; the slots' tokens grow as events say."""
-        self._started = time.perf_counter()
         self._timers_at_start = self._timers.copy()
+        self._started = time.perf_counter()
+        for event in self._rounds(slots):
+            left = time.perf_counter()
+            yield event
+            self._started += time.perf_counter() - left  # the consumer's time is not ours
+
+    def _rounds(self, slots: Sequence[Slot]) -> Iterator[Event]:
         active: list[_Text] = []
         for index, slot in enumerate(slots):
             text = _Text(index, slot, Stats(prompt_tokens=slot.num_prompt))
@@ -84,7 +90,7 @@ class Engine:
             active = [text for text in active if text.slot.finish is None]
 
     def _round(self, texts: Sequence[_Text]) -> Iterator[Event]:
-        started, before = time.perf_counter(), self._timers.copy()
+        before, begun = self._timers.copy(), time.perf_counter() - self._started
         slots = [text.slot for text in texts]
         budgets = self._plan(slots)
         num_read = [self._drafter.num_cached(slot) for slot in slots]
@@ -106,7 +112,7 @@ class Engine:
             draft_s=spent.draft_s + spent.draft_prefill_s,
             verify_s=spent.verify_s + spent.prefill_s,
             sample_s=spent.sample_s,
-            wall_s=time.perf_counter() - started,
+            wall_s=time.perf_counter() - self._started - begun,
         )
         for text, proposal, verdict in zip(texts, proposals, verdicts, strict=True):
             if text.reading:
@@ -151,6 +157,8 @@ class Engine:
     def _emit(self, text: _Text, proposal: Proposal, verdict: Verdict) -> None:
         if text.reading:
             text.stats.time_to_first_token_s = time.perf_counter() - self._started
+            read_s = self._timers.draft_prefill_s - self._timers_at_start.draft_prefill_s
+            text.stats.draft_read_first_s = read_s
         text.slot.tokens.extend(verdict.tokens)
         text.slot.finish = verdict.finish
         text.stats.add(proposal, verdict)

@@ -209,10 +209,10 @@ def resolve(
     """Decide every setting. `flags` holds texts as typed; `config` replaces the user's file."""
     values = {name: Value(row.default, "default") for name, row in SETTINGS.items()}
     files = []
-    if config is not None and not config.exists():
+    if config is not None and not os.path.exists(config):
         raise SettingError(f"The settings file {config} does not exist.")
     for path in (config or user_file(), PROJECT_FILE):
-        if path.exists():
+        if os.path.exists(path):
             files.append(path)
             values.update(_read(path))
     for name, row in SETTINGS.items():

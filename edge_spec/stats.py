@@ -17,7 +17,9 @@ SpeculationState = Literal["on", "off", "auto-off"]
 class Stats:
     """Counts and seconds of one text, folded round by round.
 
-    The times of a round that served several slots are counted whole for each of them.
+    The times of a round that served several slots are counted whole for each of them. Time in
+    which the consumer of the events held the generator is in none of them. `draft_read_first_s`
+    is the part of the draft's prefill that came before this text's first token (other slots').
     `judged_by_position[i]` counts how often a token was judged at depth i, and
     `accepted_by_position[i]` how often one was accepted there.
     """
@@ -34,6 +36,7 @@ class Stats:
     accepted_by_position: list[int] = field(default_factory=list)
     judged_by_position: list[int] = field(default_factory=list)
     timers: Timers = field(default_factory=Timers)
+    draft_read_first_s: float = 0.0
     time_to_first_token_s: float = 0.0
     wall_s: float = 0.0
     state: SpeculationState = "off"
@@ -83,7 +86,8 @@ class Stats:
         The draft reads the prompt after the first token (see `Engine`), and prefill is no part
         of decoding on either side.
         """
-        return max(self.wall_s - self.time_to_first_token_s - self.timers.draft_prefill_s, 0.0)
+        read_s = self.timers.draft_prefill_s - self.draft_read_first_s
+        return max(self.wall_s - self.time_to_first_token_s - read_s, 0.0)
 
     @property
     def tokens_per_second(self) -> float | None:

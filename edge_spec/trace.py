@@ -114,8 +114,8 @@ class TraceWriter:
         self.path = path
         self._known: set[int] = set()
         self._piece: Piece | None = None
-        existed = path.exists()
         try:
+            existed = path.exists()
             self._file: TextIO = path.open("a", encoding="utf-8", newline="\n")
         except OSError as error:
             raise self._failure(error) from error
@@ -230,11 +230,12 @@ class TraceReader:
         return header
 
     def _next(self) -> Json | None:
+        text = ""
         try:
+            self._number += 1
             text = self._file.readline()
             if not text:
                 return None
-            self._number += 1
             line = json.loads(text)
         except (ValueError, RecursionError) as error:  # not UTF-8, or not JSON
             if self._number <= 1:

@@ -28,8 +28,8 @@ class Interrupt:
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
 
-    def cancel_with(self, cancel: Callable[[], None]) -> None:
-        """What the first Ctrl+C calls from now on."""
+    def cancel_with(self, cancel: Callable[[], None] | None) -> None:
+        """What the first Ctrl+C calls from now on; None: it ends the program."""
         self._cancel = cancel
 
     def __enter__(self) -> Interrupt:

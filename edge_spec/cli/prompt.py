@@ -20,7 +20,7 @@ def read_prompt(argument: str | None, file: str | None) -> str:
         text = _without_line_end(_decoded(_stdin(source == "-"), "standard input"))
     elif file is not None:
         try:
-            data = Path(file).read_bytes()
+            data = Path(file).expanduser().read_bytes()
         except OSError as error:
             raise UsageError(f"The prompt file {file} cannot be read: {error.strerror}.") from error
         text = _without_line_end(_decoded(data, f"the prompt file {file}"))

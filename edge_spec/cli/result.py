@@ -11,7 +11,7 @@ from edge_spec.settings import Settings
 from edge_spec.stats import Stats
 
 if TYPE_CHECKING:
-    from edge_spec.api import Pair
+    from edge_spec.pair import Pair
 
 SCHEMA_VERSION = 1
 

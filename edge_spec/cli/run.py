@@ -16,12 +16,12 @@ from edge_spec.errors import UsageError
 from edge_spec.settings import Settings
 
 if TYPE_CHECKING:
-    from edge_spec.api import Pair
     from edge_spec.cli.prepare import ModelNames
     from edge_spec.cli.progress import StatusLine
     from edge_spec.cli.render import AnswerPrinter, AnswerText, Span
     from edge_spec.config import Decoding, Sampling
     from edge_spec.events import Event, Finished, Notice
+    from edge_spec.pair import Pair
     from edge_spec.trace import TraceHeader, TraceWriter
     from edge_spec.types import FinishReason
 
@@ -172,6 +172,7 @@ def _run(
                 interrupt.cancel_with(pair.cancel)
                 watcher.see(event)
         finally:
+            interrupt.cancel_with(None)
             events.close()
             watcher.end()
         finished = watcher.finished

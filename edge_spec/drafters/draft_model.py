@@ -1,4 +1,4 @@
-"""A small model drafts a chain, drawing each token from its own distribution.
+"""A draft model drafts a chain, drawing each token from its own distribution.
 
 Leviathan et al. 2023 (arXiv:2211.17192), algorithm 1, the draft half.
 """
@@ -39,7 +39,8 @@ class ModelDrafter:
     """A draft model behind its own KV cache; implements `types.Drafter`.
 
     Logits are cut to the target's `num_vocab`, so an id that the target lacks can never be
-    proposed. A long prompt is read a batch a round, while the target decodes plainly.
+    proposed; for a text that holds an id that the draft lacks, nothing is. A long prompt is
+    read a batch a round, while the target decodes plainly.
     """
 
     name = "draft"
@@ -57,7 +58,7 @@ class ModelDrafter:
 
     def propose(self, slots: Sequence[Slot], budgets: Sequence[Budget]) -> list[Proposal]:
         chains = [
-            _Chain(slot, min(budget.drafted, self._cache.context_size - len(slot.tokens)))
+            _Chain(slot, budget.drafted if self._can_read(slot) else 0)
             for slot, budget in zip(slots, budgets, strict=True)
         ]
         drafting = self._catch_up([chain for chain in chains if chain.length > 0])
@@ -73,6 +74,11 @@ class ModelDrafter:
             if verdict is not None:
                 # The last drafted token was never decoded, so this may be one token short.
                 self._cache.rollback(slot.seq, len(slot.tokens) + verdict.num_accepted)
+
+    def _can_read(self, slot: Slot) -> bool:
+        if len(slot.tokens) > self._cache.context_size:
+            return False
+        return self._cache.num_vocab >= self._num_vocab or max(slot.tokens) < self._cache.num_vocab
 
     def _catch_up(self, chains: Sequence[_Chain]) -> list[_Chain]:
         """Decode what the cache lacks; return the chains that have their first token drawn."""

@@ -18,7 +18,7 @@ from typing import Any, TextIO, TypeVar
 
 import platformdirs
 
-from edge_spec.errors import EngineError, ModelError
+from edge_spec.errors import EngineError, SettingError
 
 SUPPORTED = "0.3.36"
 """The llama-cpp-python release whose C structs this code was written and tested for."""
@@ -36,13 +36,12 @@ except (ImportError, OSError, RuntimeError) as error:
 
 
 class Log:
-    """llama.cpp's log: appended to a file, its last lines kept for error messages."""
+    """llama.cpp's log: appended to a file, its last errors kept for error messages."""
 
     def __init__(self) -> None:
         self.path = Path(
             os.environ.get("EDGE_SPEC_LOG") or platformdirs.user_log_path("edge-spec") / "llama.log"
         )
-        self._recent: collections.deque[str] = collections.deque(maxlen=200)
         self._errors: collections.deque[str] = collections.deque(maxlen=20)
         self._file: TextIO | None = None
         self._level = _INFO_LEVEL
@@ -50,10 +49,8 @@ class Log:
     def write(self, level: int, text: str) -> None:
         if level != 5:  # GGML_LOG_LEVEL_CONT carries the level of the line that it continues
             self._level = level
-        if line := text.strip():
-            self._recent.append(line)
-            if self._level == _ERROR_LEVEL:
-                self._errors.append(line)
+        if self._level == _ERROR_LEVEL and (line := text.strip()):
+            self._errors.append(line)
         if self._file is None:
             self._file = self._open()
         self._file.write(text)
@@ -111,6 +108,8 @@ def fill(struct: _Struct, **values: Any) -> _Struct:
                 f"edge-spec needs llama-cpp-python {SUPPORTED}."
             )
         setattr(struct, name, value)
+        if isinstance(value, int) and getattr(struct, name) != value:  # C integers wrap silently
+            raise EngineError(f"{value} does not fit into {type(struct).__name__}.{name}.")
     return struct
 
 
@@ -191,14 +190,14 @@ def _ggml() -> ctypes.CDLL:
 
 
 def device_handle(name: str) -> int:
-    """The handle of the device called `name`; ModelError lists the names there are."""
+    """The handle of the device called `name`; SettingError lists the names there are."""
     ggml = _ggml()
     ggml.ggml_backend_dev_by_name.restype = ctypes.c_void_p
     ggml.ggml_backend_dev_by_name.argtypes = [ctypes.c_char_p]
     handle = ggml.ggml_backend_dev_by_name(name.encode())
     if not handle:
         names = ", ".join(device.name for device in devices())
-        raise ModelError(f"There is no device called {name!r}; llama.cpp sees {names}.")
+        raise SettingError(f"There is no device called {name!r}; llama.cpp sees {names}.")
     return int(handle)
 
 

@@ -19,7 +19,7 @@ from edge_spec.errors import Cancelled, EngineError
 from edge_spec.llama.context import Context
 from edge_spec.types import Logits, Rows
 
-Strategy = Literal["trim", "checkpoint"]
+Strategy = Literal["trim", "checkpoint", "reread"]
 
 
 class _Rollback(Protocol):
@@ -98,11 +98,28 @@ class _Checkpoint:
         self._saved.pop(seq, None)
 
 
-class Cache:
-    """The KV memory of one context, by sequence; implements `types.KVCache`.
+class _Reread:
+    """Empty the sequence and read it again: always right, and slow.
 
-    Raises EngineError at construction when no way of rolling back reproduces the logits.
+    For memory that neither trims nor restores soundly.
     """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def mark(self, seq: int, length: int) -> None:
+        pass
+
+    def shorten(self, seq: int, length: int) -> int:
+        llama_cpp.llama_memory_seq_rm(self._context.memory, seq, -1, -1)
+        return 0
+
+    def forget(self, seq: int) -> None:
+        pass
+
+
+class Cache:
+    """The KV memory of one context, by sequence; implements `types.KVCache`."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -143,6 +160,9 @@ class Cache:
         The last token is left out since its logits are wanted and must be decoded for.
         """
         held = self._tokens[seq]
+        if self._end(seq) != len(held) - 1:
+            # An interrupt struck between a change of the memory and its record here.
+            self._empty(seq)
         common = min(len(held), len(tokens) - 1)
         if held[:common] != tokens[:common]:
             common = next(i for i, (a, b) in enumerate(zip(held, tokens, strict=False)) if a != b)
@@ -159,6 +179,7 @@ class Cache:
         if length == 0:
             self._empty(seq)
             return 0
+        del held[length:]  # first the record: what the memory holds beyond it, `sync` can see
         reached = self._rollback.shorten(seq, length)
         del held[reached:]
         self._check_end(seq)
@@ -181,20 +202,24 @@ class Cache:
         """
         context = self.context
         row = num_wanted = 0
-        for part in parts:
+        lengths = [len(self._tokens[part.seq]) for part in parts]
+        for part, length in zip(parts, lengths, strict=True):
             end = row + len(part.tokens)
             if end > context.batch_size:
                 raise EngineError(f"{end} rows do not fit a batch of {context.batch_size}.")
-            context.put(row, part.tokens, len(self._tokens[part.seq]), part.seq, part.wanted_from)
+            context.put(row, part.tokens, length, part.seq, part.wanted_from)
             num_wanted += len(part.tokens) - part.wanted_from
             row = end
+        if context.cancel.is_set:
+            raise Cancelled
         try:
             logits = context.decode(row, num_wanted)
-        except (Cancelled, EngineError, KeyboardInterrupt):
-            self._discard_half_written(parts)
+            for part in parts:
+                self._tokens[part.seq].extend(part.tokens)
+        except BaseException:
+            for part, length in zip(parts, lengths, strict=True):
+                self._discard_after(part.seq, length)
             raise
-        for part in parts:
-            self._tokens[part.seq].extend(part.tokens)
         return logits
 
     def close(self) -> None:
@@ -208,22 +233,25 @@ class Cache:
         self._rollback.forget(seq)
         self._check_end(seq)
 
-    def _discard_half_written(self, parts: Sequence[Rows]) -> None:
-        for part in parts:
-            held = self._tokens[part.seq]
-            if not held:
-                self._empty(part.seq)
-                continue
-            # The rows of the failed decode may stand behind what is held.
-            del held[self._rollback.shorten(part.seq, len(held)) :]
-            self._check_end(part.seq)
+    def _discard_after(self, seq: int, length: int) -> None:
+        """Remove what a decode that failed may have written behind the first `length` tokens."""
+        held = self._tokens[seq]
+        del held[length:]
+        if self._end(seq) != length - 1:
+            del held[self._rollback.shorten(seq, length) :]
+        if self._end(seq) != len(held) - 1:
+            self._empty(seq)
+
+    def _end(self, seq: int) -> int:
+        """The position of the last token in memory; -1 when there is none."""
+        return int(llama_cpp.llama_memory_seq_pos_max(self.context.memory, seq))
 
     def _check_end(self, seq: int) -> None:
-        end = llama_cpp.llama_memory_seq_pos_max(self.context.memory, seq)
-        if end != len(self._tokens[seq]) - 1:
+        end, held = self._end(seq), len(self._tokens[seq])
+        if end != held - 1:
             raise EngineError(
                 f"{self.context.model.path.name}: sequence {seq} ends at position {end} after a rollback "
-                f"to {len(self._tokens[seq])} tokens; please report this model."
+                f"to {held} tokens; please report this model."
             )
 
     def _choose_rollback(self) -> Strategy:
@@ -241,10 +269,8 @@ class Cache:
             self.clear()
             if sound:
                 return name
-        raise EngineError(
-            f"{self.context.model.path.name} cannot be rolled back: neither removing cells nor restoring a "
-            "checkpoint gives the logits of a fresh read, so drafts cannot be undone; use --drafter none."
-        )
+        self._rollback = _Reread(self.context)
+        return "reread"
 
     def _reproduces_logits(self) -> bool:
         num_vocab = self.context.model.num_vocab

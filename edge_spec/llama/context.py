@@ -12,7 +12,7 @@ import numpy as np
 
 from edge_spec.cancel import Cancel
 from edge_spec.config import ModelSettings
-from edge_spec.errors import Cancelled, EngineError, MemoryForeseenError
+from edge_spec.errors import Cancelled, EngineError
 from edge_spec.llama import abi
 from edge_spec.llama.model import Model, default_threads
 from edge_spec.types import Logits
@@ -67,11 +67,10 @@ class Context:
         if not self._context:
             abi.log.flush()
             reason = abi.log.last_error() or "no reason given"
-            raise MemoryForeseenError(
+            raise EngineError(
                 f"llama.cpp cannot make a context of {settings.context_size} tokens for {model.path.name}: "
-                f"{reason}; try a smaller --ctx-size (its log is {abi.log.path})."
+                f"{reason} (its log is {abi.log.path})."
             )
-        self.memory = llama_cpp.llama_get_memory(self._context)
         self._allocate()
 
     def _allocate(self) -> None:
@@ -165,6 +164,11 @@ class Context:
         if not self._context:
             raise EngineError(f"The context of {self.model.path.name} was closed; load the pair again.")
         return self._context
+
+    @property
+    def memory(self) -> Any:
+        """The llama_memory handle of this context; EngineError after `close`."""
+        return llama_cpp.llama_get_memory(self.pointer)
 
     def close(self) -> None:
         """Free the context; its model stays."""

@@ -59,15 +59,22 @@ class Model:
             handles = (ctypes.c_void_p * 2)(abi.device_handle(settings.device), None)
             abi.fill(params, devices=ctypes.cast(handles, ctypes.c_void_p))
         report = on_progress or (lambda _fraction: None)
+        raised: list[BaseException] = []
 
         @llama_cpp.llama_progress_callback  # type: ignore[untyped-decorator]  # a ctypes CFUNCTYPE
         def progress(fraction: float, _user_data: object) -> bool:
-            report(fraction)
-            return True
+            try:
+                report(fraction)
+            except BaseException as error:  # ctypes would print it and go on
+                raised.append(error)
+            return not raised
 
         abi.fill(params, progress_callback=progress)
         abi.log.forget_errors()
         self._model = llama_cpp.llama_model_load_from_file(os.fsencode(self.path), params)
+        if raised:
+            self.close()
+            raise raised[0]
         if not self._model:
             abi.log.flush()
             reason = abi.log.last_error() or "no reason given"
@@ -79,9 +86,7 @@ class Model:
             raise ModelFileError(
                 f"{self.path} is an encoder model and cannot generate text; use a decoder-only GGUF."
             )
-        self._vocab = llama_cpp.llama_model_get_vocab(self._model)
         self.num_vocab = int(llama_cpp.llama_vocab_n_tokens(self._vocab))
-        self.train_context_size = int(llama_cpp.llama_model_n_ctx_train(self._model))
         self._pieces: dict[int, bytes] = {}
         self._template: Jinja2ChatFormatter | None = None
         self._special_text: re.Pattern[str] | None = None
@@ -92,6 +97,11 @@ class Model:
         if not self._model:
             raise EngineError(f"{self.path.name} was closed; load the pair again.")
         return self._model
+
+    @property
+    def _vocab(self) -> Any:
+        """The llama_vocab pointer; EngineError after `close`."""
+        return llama_cpp.llama_model_get_vocab(self.pointer)
 
     def close(self) -> None:
         """Free the weights; contexts made from them must be closed first."""
@@ -141,11 +151,7 @@ class Model:
 
     # -- chat
 
-    @property
-    def has_template(self) -> bool:
-        return llama_cpp.llama_model_chat_template(self.pointer, None) is not None
-
-    def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> str:
+    def render(self, messages: Sequence[Message]) -> str:
         """The prompt text of a conversation by the model's own template, in a sandbox.
 
         Raises UsageError when the template refuses the messages.
@@ -162,7 +168,6 @@ class Model:
                 raise UsageError(
                     f"The chat template of {self.path.name} does not parse ({error}); use --raw."
                 ) from error
-        self._template.add_generation_prompt = add_generation_prompt
         try:
             return str(self._template(messages=[dict(message) for message in messages]).prompt)  # type: ignore[misc]
         except (jinja2.TemplateError, ValueError, TypeError) as error:
@@ -172,7 +177,16 @@ class Model:
 
     def encode_chat(self, messages: Sequence[Message]) -> list[int]:
         """Token ids of a conversation: the template's special tokens are parsed, while text of
-        special tokens that stands in a message stays plain text."""
+        special tokens that stands in a system or user message stays plain text.
+
+        An assistant's text is left as it is, since templates look for marks in it. Raises
+        UsageError.
+        """
+        return self.encode_rendered(*self.hold_special(messages))
+
+    def hold_special(self, messages: Sequence[Message]) -> tuple[str, list[str]]:
+        """The rendered conversation with each span that must stay plain text as a numbered
+        place, and those spans."""
         held: list[str] = []
 
         def hold(match: re.Match[str]) -> str:
@@ -182,18 +196,35 @@ class Model:
         pattern = self._special_pattern()
         safe = []
         for message in messages:
-            content = message["content"].replace(_HOLD, "\N{REPLACEMENT CHARACTER}")
-            safe.append({**message, "content": pattern.sub(hold, content)})
-        text = self.render(safe)
+            role, content = message.get("role"), message.get("content")
+            if not isinstance(role, str) or not isinstance(content, str):
+                raise UsageError('Every message needs a "role" and a "content" that are text.')
+            content = content.replace(_HOLD, "\N{REPLACEMENT CHARACTER}")
+            safe.append(
+                {**message, "content": content if role == "assistant" else pattern.sub(hold, content)}
+            )
+        return self.render(safe), held
+
+    def encode_rendered(self, text: str, held: Sequence[str], *, starts: bool = True) -> list[int]:
+        """Token ids of what `hold_special` returned, or of its end when not `starts`."""
         ids: list[int] = []
+        add_special = starts and not self._renders_bos(text)
         for index, part in enumerate(text.split(_HOLD)):
-            if index % 2:
+            if index % 2 == 0:
+                if part:
+                    ids += self.tokenize(part, add_special=add_special and not ids, parse_special=True)
+            elif part.isdecimal() and int(part) < len(held):
                 ids += self.tokenize(held[int(part)], add_special=False, parse_special=False)
-            elif part:
-                ids += self.tokenize(
-                    part, add_special=not ids and not self._renders_bos(text), parse_special=True
+            else:
+                raise UsageError(
+                    f"The chat template of {self.path.name} cuts messages apart in a way that is not "
+                    "understood; use --raw."
                 )
         return ids
+
+    def special_text(self, token: int) -> str:
+        """The text of `token` as a template writes it, control tokens included."""
+        return self._special_piece(token)
 
     def _renders_bos(self, text: str) -> bool:
         bos = self._special_piece(llama_cpp.llama_vocab_bos(self._vocab))

@@ -113,11 +113,13 @@ def _repacked_bytes(header: Header) -> int:
 def _kv_bytes(settings: ModelSettings, header: Header) -> int:
     """Layers x heads x context x slots x (key + value) x bytes; 0 where the layout is not the plain one.
 
-    Layers without attention have no heads. Latent attention (DeepSeek) and shared caches
-    (Gemma 3n) keep less than the formula says, so they are not counted at all.
+    Layers without attention have no heads. Latent attention (DeepSeek), shared caches (Gemma 3n)
+    and layers mostly without attention (Qwen3-Next) keep less than the formula says, so they are
+    not counted at all.
     """
-    special = ("attention.kv_lora_rank", "attention.shared_kv_layers")
-    if any(header.own_integer(key) for key in special) or header.num_heads == 0:
+    special = ("attention.kv_lora_rank", "attention.shared_kv_layers", "full_attention_interval")
+    mostly_linear = header.architecture in ("qwen3next", "qwen35", "qwen35moe")
+    if mostly_linear or any(header.own_integer(key) for key in special) or header.num_heads == 0:
         return 0
     per_head = header.embedding_length // header.num_heads
     key_length = header.own_integer("attention.key_length", per_head)

@@ -73,14 +73,14 @@ def resolve(ref: str | Path) -> Path:
     if not text:
         raise ModelFileError("The model's name is empty.")
     entry = catalogue().models.get(text)
-    if entry is not None and (installed := store_path() / entry.file).is_file():
+    if entry is not None and os.path.isfile(installed := store_path() / entry.file):
         return installed
     for candidate in _candidates(text):
-        if candidate.is_file():
+        if os.path.isfile(candidate):  # unlike Path's, never an error
             return candidate
     if entry is not None:
         raise ModelFileError(f"{text} is not in the store yet: run `edge-spec models pull {text}`.")
-    if Path(text).is_dir():
+    if os.path.isdir(text):
         raise ModelFileError(f"{text} is a folder; name a GGUF file in it.")
     if text in catalogue().pairs:
         raise ModelFileError(f'"{text}" is a pair, not one model: use --pair {text}.')

@@ -202,3 +202,31 @@ def test_finished_comes_last_and_once(tiny):
     events = list(tiny.generate(COPY, decoding=decoding(max_tokens=5)))
     assert [type(e) for e in events].count(Finished) == 1
     assert isinstance(events[-1], Finished)
+
+
+@pytest.mark.gguf
+def test_a_text_does_not_go_on_after_another_was_started_or_the_pair_closed(tiny_path):
+    with edge_spec.load_pair(tiny_path, tiny_path, context_size=128) as pair:
+        first = pair.generate(COPY, decoding=decoding())
+        while not isinstance(next(first), Verified):
+            pass
+        second = pair.generate("Something else.", decoding=decoding())
+        next(second)
+        with pytest.raises(UsageError, match="another one was started"):
+            next(first)
+        assert isinstance(list(second)[-1], Finished)
+        third = pair.generate(COPY, decoding=decoding())
+        next(third)
+    with pytest.raises(UsageError, match="closed"):
+        next(third)
+    with pytest.raises(UsageError, match="closed"):
+        next(pair.generate(COPY))
+
+
+@pytest.mark.gguf
+def test_an_interrupt_that_left_memory_and_record_apart_is_healed_by_the_next_text(twins):
+    plain = twins.answer(COPY, sampling=GREEDY, decoding=decoding(), reuse_cache=False).token_ids
+    for side in (twins.target, twins.draft):
+        # What a KeyboardInterrupt between the two leaves: rows in memory that no record knows.
+        side.cache._tokens[0].pop()
+    assert twins.answer(COPY, sampling=GREEDY, decoding=decoding()).token_ids == plain

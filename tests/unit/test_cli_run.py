@@ -167,7 +167,7 @@ def test_the_answer_is_on_stdout_and_one_summary_line_on_stderr(run: Run) -> Non
     assert run("hi", *MODELS) == (
         0,
         "Hello world\U0001f600!\n",
-        "[6 tokens, 5.0 tokens/s, acceptance 50%, mean acceptance length 1.50, K 3; the model ended it]\n",
+        "[6 tokens, 5.3 tokens/s, acceptance 50%, mean acceptance length 1.50, K 3; the model ended it]\n",
     )
 
 
@@ -404,7 +404,7 @@ def test_an_engine_failure_keeps_what_was_said_and_is_exit_3(run: Run, stage: St
 def test_a_cancelled_answer_is_kept_and_is_exit_130(run: Run, stage: Stage) -> None:
     events = script(plain_round(0), plain_round(3), reason="cancelled")
     stage.play(events)
-    assert run("hi", *MODELS) == (130, "Hello\ufffd\n", "[2 tokens, 1.0 tokens/s, no drafting; cancelled]\n")
+    assert run("hi", *MODELS) == (130, "Hello\ufffd\n", "[2 tokens, 1.1 tokens/s, no drafting; cancelled]\n")
     stage.play(events)
     code, out, _ = run("hi", "--json", *MODELS)
     assert (code, json.loads(out)["finish_reason"]) == (130, "cancelled")
