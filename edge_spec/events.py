@@ -1,7 +1,8 @@
 """What a generation tells its watchers: frozen values, matched exhaustively.
 
-Order: Started, Prefilled..., then rounds of Drafted, Verified (with Notice and Prefilled
-between them as they happen), then Finished. With several slots, `slot` is the index in the
+Order: Started, Prefilled..., then rounds of Drafted, Verified (with Prefilled between them as
+it happens), then Finished. A Notice may come at any time; those of loading come before a pair's
+first Started. With several slots, `slot` is the index in the
 list of texts that was given.
 """
 

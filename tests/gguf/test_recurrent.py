@@ -6,10 +6,13 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import edge_spec
+from edge_spec.errors import UsageError
 from edge_spec.events import Started, Verified
+from edge_spec.llama import cache
 from tests.gguf_maker import make_gguf
 
 PROMPT = [1, 17, 30, 42, 5, 60, 61, 62]
@@ -78,3 +81,45 @@ def test_a_second_turn_goes_on_with_the_right_text(pair):
     warm = [token for e in events if isinstance(e, Verified) for token in e.verdict.tokens]
     assert isinstance(events[0], Started)
     assert warm == text(pair, longer, max_tokens=20)
+
+
+def test_ids_and_prompts_that_cannot_be_read_are_refused(pair):
+    for prompts, match in (([[]], "no tokens"), ([[1, 2**32 + 5]], "outside"), ([], "no prompt")):
+        with pytest.raises(UsageError, match=match):
+            pair.generate_many(prompts)
+    for prompt, match in (([1, "x"], "not a token id"), ([{"role": "user"}], "content"), ([], "empty")):
+        with pytest.raises(UsageError, match=match):
+            pair.generate(prompt)
+    with pytest.raises(UsageError, match="system"):
+        pair.generate([1, 2], system="Be brief.")
+    with pytest.raises(UsageError, match="raw"):
+        pair.generate([{"role": "user", "content": "x"}], raw=True)
+    assert pair.encode(np.array([1, 2, 3])) == [1, 2, 3]
+
+
+def test_memory_that_neither_trims_nor_restores_is_read_again(paths, monkeypatch):
+    """Such memory is slow, and its text is still plain text."""
+
+    class Lying(cache._Trim):
+        def shorten(self, seq: int, length: int) -> int:
+            return length
+
+    with edge_spec.load_pair(paths["llama"], context_size=256) as plain:
+        expected = text(plain, PROMPT)
+    monkeypatch.setattr(cache, "_Trim", Lying)
+    monkeypatch.setattr(cache, "_Checkpoint", Lying)
+    with edge_spec.load_pair(paths["llama"], paths["mamba"], context_size=256) as slow:
+        assert (slow.target.cache.strategy, slow.draft.cache.strategy) == ("reread", "reread")
+        assert text(slow, PROMPT) == expected
+
+
+def test_a_draft_with_fewer_ids_drafts_until_the_text_holds_one_that_it_lacks(tmp_path):
+    target = make_gguf(tmp_path / "target.gguf", vocab_size=300, padded_ids=40, seed=3)
+    draft = make_gguf(tmp_path / "draft.gguf", vocab_size=300, seed=3)
+    with edge_spec.load_pair(target, draft, context_size=128) as pair:
+        wanted = edge_spec.Sampling(temperature=0, logit_bias=((1, -1e9), (310, -1e9)))
+        drafted = pair.answer(PROMPT, sampling=wanted, decoding=edge_spec.Decoding(max_tokens=20))
+        assert drafted.stats.drafted > 0
+        silent = pair.answer([*PROMPT, 310], sampling=wanted, decoding=edge_spec.Decoding(max_tokens=20))
+        assert silent.stats.drafted == 0
+        assert silent.stats.completion_tokens == 20

@@ -343,8 +343,11 @@ BAD_OPTIONS = {
     ("--min-p", "2"): "min-p is 2.0, but it must be from 0 (off) to 1 (--min-p).",
     ("--seed", "-1"): "seed is -1, but it must be from 0 to 2^64 - 1 (--seed).",
     ("-n", "0"): "max-tokens is 0, but it must be 1 or more (--max-tokens).",
-    ("-c", "0"): "context size is 0, but it must be 8 or more (--ctx-size).",
-    ("-t", "0"): "threads is 0, but it must be 1 or more (--threads).",
+    (
+        "-c",
+        "0",
+    ): "context size is 0, but it must be 8 or more, and with all slots below 2^31 tokens (--ctx-size).",
+    ("-t", "0"): "threads is 0, but it must be from 1 to 512 (--threads).",
     ("-ngl", "-2"): "gpu-layers is -2, but it must be -1 (all), 0 (none) or more (--gpu-layers).",
     ("--stop", ""): 'stop string is "", but it must be at least one character (--stop).',
     ("--coupling", "best"): "--coupling is 'best', but it must be one of rejection, shared.",

@@ -131,7 +131,7 @@ def test_an_editable_install_points_at_the_checkout_and_copies_nothing(editable:
         assert archive.read(pointer).decode().splitlines() == [str(ROOT)]
 
 
-def test_the_checkout_reads_the_catalogue_in_models(editable: Path) -> None:
+def test_the_checkout_reads_the_catalogue_in_models() -> None:
     package, catalogue, pairs = json.loads(python(ROOT, "-c", WHERE))
     assert Path(package) == ROOT / "edge_spec" / "__init__.py"
     assert Path(catalogue) == ROOT / "models" / "catalogue.toml"
