@@ -274,7 +274,7 @@ def test_an_arm_is_described_by_its_median_speed_and_its_totals() -> None:
 def test_text_agreement_is_the_share_that_begins_alike() -> None:
     run = run_of(
         {
-            "ours-plain": {"a": [sample(1, text="abcdef")], "c": [sample(1, text="same")]},
+            "ours-plain": {"a": [sample(1, text="abcdef")], "c": [sample(1, text="same more")]},
             "ours-k3": {"a": [sample(1, text="abcxyz")], "c": [sample(1, text="same")]},
             "simple-k3": {"a": [sample(1, text="abcdefghi")], "c": [sample(1, text="same\n\n")]},
             "bench": {"a": [sample(1)], "c": [sample(1)]},
@@ -317,16 +317,21 @@ def plain(*tokens: int) -> tuple[Verified, ...]:
 
 
 class Tape:
-    """A cache of four rows a batch that keeps what it is told; a row's logits are its token."""
+    """A cache of four rows a batch that keeps what it is told; a row's logits are its token.
+
+    Its memory stops `short` tokens before the length that it is asked to go back to.
+    """
 
     batch_size = 4
 
-    def __init__(self) -> None:
+    def __init__(self, short: int = 0) -> None:
+        self.short = short
         self.target = self.cache = self  # stands for the pair, too
         self.tokens: list[int] = [99]
         self.told: list[object] = []
 
     def clear(self) -> None:
+        self.told.append("clear")
         self.tokens.clear()
 
     def length(self, seq: int) -> int:
@@ -334,7 +339,7 @@ class Tape:
 
     def rollback(self, seq: int, length: int) -> None:
         self.told.append(length)
-        del self.tokens[length:]
+        del self.tokens[length - self.short :]
 
     def append(self, parts: list[Rows]) -> np.ndarray:
         (part,) = parts
@@ -359,12 +364,19 @@ def test_a_row_is_decoded_again_with_the_widths_that_its_run_had(
     run = check_exact.Run((1, 2, 3, 4, 5, 6), (DRAFTED, *plain(8, 7)))
     assert run.tokens == [20, 9, 8, 7]
     assert check_exact.row_at(tape, run, position).tolist() == [row]  # type: ignore[arg-type]
-    assert tape.told == [[1, 2, 3, 4], [5, 6], 5, *rounds]
+    assert tape.told == ["clear", [1, 2, 3, 4], [5, 6], 5, *rounds]
+
+
+def test_rows_of_tokens_that_a_short_rollback_dropped_are_passed_over() -> None:
+    tape = Tape(short=1)
+    run = check_exact.Run((1, 2, 3, 4, 5, 6), (DRAFTED,))
+    assert check_exact.row_at(tape, run, 1).tolist() == [20]  # type: ignore[arg-type]
+    assert tape.told == ["clear", [1, 2, 3, 4], [5, 6], 5, [5, 6, 20, 21]]
 
 
 @pytest.mark.parametrize(
     ("drafted_row", "largest", "excused"),
-    [([0.0, 0.0, 1.0, 1.25], 0.5, True), ([0.0, 0.0, 1.25, 1.0], 0.25, False)],
+    [([0.0, 0.0, 1.0, 1.5], 0.75, True), ([0.0, 0.0, 1.25, 0.75], 0.25, False)],
 )
 def test_a_difference_is_excused_only_when_both_choices_come_out_again(
     monkeypatch: pytest.MonkeyPatch, drafted_row: list[float], largest: float, excused: bool
