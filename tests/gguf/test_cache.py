@@ -150,6 +150,8 @@ def random_rounds(target: Loaded, draft: Loaded, num_steps: int, seed: int) -> N
                 walked = last_rows(loaded.cache, slot.tokens, 4)
                 fresh = fresh_rows(loaded.cache, slot.tokens, 4)
                 assert np.abs(walked - fresh).max() == 0.0, f"{loaded.model.path.name} after {step} steps"
+            for side in sides:
+                side.begin(slot)
 
 
 @pytest.mark.gguf
