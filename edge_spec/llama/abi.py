@@ -12,6 +12,7 @@ import importlib.metadata
 import os
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -154,6 +155,16 @@ def start() -> None:
     llama_cpp.llama_backend_init()
     _started = True
 
+
+def _logits_address() -> Callable[[Any], int]:
+    """llama_get_logits that gives a plain number: the binding makes three objects a call."""
+    prototype = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+    address = ctypes.cast(llama_cpp.llama_get_logits, ctypes.c_void_p).value
+    assert address is not None
+    return prototype(address)
+
+
+logits_address = _logits_address()
 
 _libc = ctypes.CDLL(None) if os.name == "posix" else ctypes.CDLL("msvcrt")
 

@@ -126,8 +126,6 @@ class Context:
             raise EngineError(
                 f"{num_wanted} rows of logits are wanted, but the context holds {self.num_outputs}."
             )
-        if self.cancel.is_set:
-            raise Cancelled
         context = self.pointer
         self._batch.n_tokens = num_rows
         started = time.perf_counter()
@@ -151,11 +149,11 @@ class Context:
         Only rows of the last decode may be read: the buffer grows, and moves, when more are
         wanted than ever before.
         """
-        buffer = llama_cpp.llama_get_logits(self._context)
-        address = ctypes.addressof(buffer.contents)
+        address = abi.logits_address(self._context)
         if address != self._logits_at:
             self._logits_at = address
-            self._logits = np.ctypeslib.as_array(buffer, shape=(self.num_outputs, self.model.num_vocab))
+            pointer = ctypes.cast(address, ctypes.POINTER(ctypes.c_float))
+            self._logits = np.ctypeslib.as_array(pointer, shape=(self.num_outputs, self.model.num_vocab))
         return self._logits
 
     @property
