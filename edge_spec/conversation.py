@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from edge_spec.llama.model import Message, Model
+    from edge_spec.llama.model import Model
+    from edge_spec.types import Message
 
 
 @dataclass(frozen=True, slots=True)

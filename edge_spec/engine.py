@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from edge_spec.cancel import Cancel
 from edge_spec.errors import Cancelled
 from edge_spec.events import Drafted, Event, Finished, Prefilled, RoundTimings, Started, Verified
 from edge_spec.planner import Planner
@@ -51,14 +50,11 @@ class Engine:
     safe at any point: the caches know what they hold.
     """
 
-    def __init__(
-        self, target: Target, drafter: Drafter, planner: Planner, timers: Timers, cancel: Cancel
-    ) -> None:
+    def __init__(self, target: Target, drafter: Drafter, planner: Planner, timers: Timers) -> None:
         self._target = target
         self._drafter = drafter
         self._planner = planner
         self._timers = timers
-        self._cancel = cancel
 
     def generate(self, slots: Sequence[Slot]) -> Iterator[Event]:
         """Run rounds until every slot has ended; the slots' tokens grow as events say."""

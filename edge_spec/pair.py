@@ -22,14 +22,11 @@ from edge_spec.sampling import SamplerChain
 from edge_spec.stats import Stats
 from edge_spec.target import ModelTarget
 from edge_spec.text import StopStrings, TextStream
-from edge_spec.types import Drafter, FinishReason, Slot, Timers
+from edge_spec.types import Drafter, FinishReason, Message, Slot, Timers
 from edge_spec.verify import make_coupling
 
 if TYPE_CHECKING:
     from edge_spec.api import LoadedModel
-
-Message = Mapping[str, str]
-"""{"role": "system" | "user" | "assistant", "content": text}"""
 
 Prompt = str | Sequence[Message] | Sequence[int]
 """A user's text, a conversation, or token ids."""
@@ -272,7 +269,7 @@ class Pair:
         elif length and self.draft is not None:
             drafter = ModelDrafter(self.draft.cache, self.target.model.num_vocab, timers)
         planner = FixedPlanner(length, min(decoding.draft_min, length), why_not)
-        return Engine(ModelTarget(self.target.cache, timers), drafter, planner, timers, self._cancel)
+        return Engine(ModelTarget(self.target.cache, timers), drafter, planner, timers)
 
     def _slot(self, seq: int, ids: Sequence[int], sampling: Sampling, decoding: Decoding) -> Slot:
         tokens = [self._checked_id(token) for token in ids]

@@ -7,7 +7,7 @@ A *slot* is one text being generated. See docs/architecture.md.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Literal, Protocol
 
@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 
 Logits = NDArray[np.float32]
 """One row of raw scores, shape (n_vocab,), or several, shape (n_rows, n_vocab)."""
+
+Message = Mapping[str, str]
+"""{"role": "system" | "user" | "assistant", "content": text}"""
 
 FinishReason = Literal["eog", "stop", "length", "context", "cancelled"]
 """Why a text ended: end-of-generation token, stop string, max tokens, context full, cancel."""

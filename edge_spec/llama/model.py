@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jinja2
@@ -16,9 +16,7 @@ from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 from edge_spec.config import ModelSettings
 from edge_spec.errors import EngineError, ModelFileError, UsageError
 from edge_spec.llama import abi
-
-Message = Mapping[str, str]
-"""{"role": "system" | "user" | "assistant", "content": text}"""
+from edge_spec.types import Message
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"

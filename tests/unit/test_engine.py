@@ -44,7 +44,7 @@ class Rig:
         self.drafter = ModelDrafter(self.draft_cache, P.num_vocab, self.timers) if draft else NoDrafter()
 
     def run(self, *slots, k=3, draft_min=0):
-        engine = Engine(self.target, self.drafter, FixedPlanner(k, draft_min), self.timers, self.cancel)
+        engine = Engine(self.target, self.drafter, FixedPlanner(k, draft_min), self.timers)
         return list(engine.generate(slots))
 
 
@@ -92,7 +92,7 @@ def test_drafted_is_accepted_plus_rejected_plus_discarded():
 def test_after_a_round_both_caches_hold_the_prefix_and_the_accepted_tokens(replays):
     rig = Rig(replays=replays)
     one = slot([1, 2, 3])
-    engine = Engine(rig.target, rig.drafter, FixedPlanner(5), rig.timers, rig.cancel)
+    engine = Engine(rig.target, rig.drafter, FixedPlanner(5), rig.timers)
     for event in engine.generate([one]):
         if isinstance(event, Verified) and len(event.proposal) and not event.verdict.finish:
             known = len(one.tokens) - 1
@@ -200,7 +200,7 @@ def test_cancel_anywhere_keeps_a_usable_prefix(when):
 
 def test_closing_the_generator_early_leaves_the_caches_usable():
     rig = Rig()
-    engine = Engine(rig.target, rig.drafter, FixedPlanner(3), rig.timers, rig.cancel)
+    engine = Engine(rig.target, rig.drafter, FixedPlanner(3), rig.timers)
     events = engine.generate([slot([1, 2, 3])])
     while not isinstance(next(events), Drafted):
         pass
