@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from edge_spec.errors import Cancelled, EngineError, NoSpaceError, OutputError, SettingError
 from edge_spec.models.child import run_child, tail
@@ -153,9 +154,14 @@ def _tells_why(line: str) -> bool:
 
 
 def _end_with_parent(parent: int, scratch: Path) -> None:
-    """Nobody is left to wait for the file, or to clear it away: do both."""
+    """Wait for the parent's end, then end as an orphan."""
     while os.getppid() == parent:
         time.sleep(0.5)
+    _end_orphaned(scratch)
+
+
+def _end_orphaned(scratch: Path) -> NoReturn:
+    """Nobody is left to wait for the file, or to clear it away: do both."""
     shutil.rmtree(scratch, ignore_errors=True)
     os._exit(1)
 
@@ -163,8 +169,9 @@ def _end_with_parent(parent: int, scratch: Path) -> None:
 def _child() -> int:
     """The child's side: one file, then an exit status; stdout and stderr are the log."""
     source, part, ftype, threads = sys.argv[1:]
+    parent, scratch = os.getppid(), Path(part).parent
     if sys.platform != "win32":
-        watch = (os.getppid(), Path(part).parent)
+        watch = (parent, scratch)
         threading.Thread(target=_end_with_parent, args=watch, daemon=True).start()
     with contextlib.suppress(OSError, AttributeError):
         os.nice(5)
@@ -179,7 +186,10 @@ def _child() -> int:
     params.ftype = int(ftype)
     params.nthread = int(threads)
     params.allow_requantize = True
-    return int(llama_cpp.llama_model_quantize(source.encode(), part.encode(), params))
+    status = int(llama_cpp.llama_model_quantize(source.encode(), part.encode(), params))
+    if sys.platform != "win32" and os.getppid() != parent:  # it ended since the watch last looked
+        _end_orphaned(scratch)
+    return status
 
 
 if __name__ == "__main__":
