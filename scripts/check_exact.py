@@ -5,8 +5,10 @@
 
 Every arm of a prompt starts from the same cached prompt. Where a drafted text differs from the
 plain one, both are decoded again from an empty cache with the widths that each run had, without
-drafter, sampler or engine; the difference is excused only when both choices come out again, which
-means that llama.cpp's logits, not edge-spec, differ between those widths (docs/architecture.md).
+drafter or engine; the difference is excused only when both choices come out again and the gap
+between the two tokens (in logits, the seed's noise included) is at most twice the largest
+difference between the two rows, which means that llama.cpp's logits, not edge-spec, differ between
+those widths (docs/architecture.md).
 The exit code is 1 when a difference is not excused.
 """
 
@@ -29,7 +31,7 @@ import numpy as np
 
 import edge_spec
 from edge_spec.events import Started, Verified
-from edge_spec.sampling import SamplerChain
+from edge_spec.sampling import SamplerChain, noise
 from edge_spec.types import Dist, Logits, Rows
 from edge_spec.verify import make_coupling
 
@@ -91,21 +93,28 @@ def explain(pair: edge_spec.Pair, plain: Run, drafted: Run, arm: dict[str, Any])
         return {"position": position, "excused": False, "why": "one text is a prefix of the other"}
     history = [*plain.prompt, *plain.tokens[:position]]
     chain = SamplerChain(arm["sampling"])
-    chosen = []
-    rows = []
-    for run in (plain, drafted):
-        row = row_at(pair, run, position)
-        dist: Dist = chain(row, history)
-        chosen.append(make_coupling("shared", arm["seed"] or 0, 0).draw(dist, len(history)))
-        rows.append(row)
+    rows = [row_at(pair, run, position) for run in (plain, drafted)]
+    dists: list[Dist] = [chain(row, history) for row in rows]
+    seed = arm["seed"] or 0
+    chosen = [make_coupling("shared", seed, 0).draw(dist, len(history)) for dist in dists]
     x, y = plain.tokens[position], drafted.tokens[position]
+    temperature = arm["sampling"].temperature
+    largest = float(np.abs(rows[0] - rows[1]).max())
+    gap = float(rows[0][x] - rows[0][y])
+    if temperature > 0:
+        # The draw compares logits / T plus noise, so that is where the two tokens nearly tie.
+        gumbels = noise(seed, 0, len(history), np.array([x, y]))
+        gap += temperature * float(gumbels[0] - gumbels[1])
+    inside = [all(dist.prob(token) > 0 for token in (x, y)) for dist in dists]
     return {
         "position": position,
         "cells": len(history),
         "tokens": [x, y],
-        "gap": round(float(abs(rows[0][x] - rows[0][y])), 4),
-        "largest_logit_difference": round(float(np.abs(rows[0] - rows[1]).max()), 4),
-        "excused": chosen == [x, y],
+        "gap": round(abs(gap), 4),
+        "largest_logit_difference": round(largest, 4),
+        # Where a truncation sampler keeps one of the two at one width only, its edge is the tie.
+        "at_truncation_edge": temperature > 0 and not all(inside),
+        "excused": chosen == [x, y] and (abs(gap) <= 2 * largest or not all(inside)),
     }
 
 
