@@ -12,6 +12,7 @@
     │   ├── IncompatiblePairError     this draft cannot draft for this target
     │   ├── MemoryForeseenError       the load would not fit in memory
     │   └── EngineError               llama.cpp refused or failed
+    │       └── EngineCrashedError        the engine's process ended by itself
     └── FetchError                4   a download failed, or there is no network
         ├── HashMismatchError         the bytes are not the bytes that were promised
         └── NoSpaceError              the disk cannot hold the download
@@ -65,6 +66,19 @@ class MemoryForeseenError(ModelError):
 
 class EngineError(ModelError):
     """llama.cpp refused a call or returned a failure code."""
+
+
+class EngineCrashedError(EngineError):
+    """The process that ran the engine is gone; whoever asked lives on and can load it again.
+
+    `signal_name` is the signal that ended it, such as SIGABRT, or None; `log_tail` holds the
+    last lines that it printed, oldest first.
+    """
+
+    def __init__(self, text: str, signal_name: str | None = None, log_tail: tuple[str, ...] = ()) -> None:
+        super().__init__(text)
+        self.signal_name = signal_name
+        self.log_tail = log_tail
 
 
 class FetchError(EdgeSpecError):

@@ -1,9 +1,9 @@
 """What a generation tells its watchers: frozen values, matched exhaustively.
 
 Order: Started, Prefilled..., then rounds of Drafted, Verified (with Prefilled between them as
-it happens), then Finished. A Notice may come at any time; those of loading come before a pair's
-first Started. With several slots, `slot` is the index in the
-list of texts that was given.
+it happens), then Finished. Where inspection was asked for, Inspected follows each Verified. A
+Notice may come at any time; those of loading come before a pair's first Started. With several
+slots, `slot` is the index in the list of texts that was given.
 """
 
 from __future__ import annotations
@@ -65,6 +65,36 @@ class Verified:
 
 
 @dataclass(frozen=True, slots=True)
+class Alternative:
+    """A token that a model might have put somewhere, and the probability it gave it."""
+
+    token: int
+    prob: float
+
+
+@dataclass(frozen=True, slots=True)
+class Alternatives:
+    """What each model thought of one position of a round, best first.
+
+    `depth` counts the emitted tokens of the round from 0. The probabilities are the softmax of
+    the raw logits: temperature 1, no penalties, nothing truncated. `draft` is empty where the
+    draft model was not asked.
+    """
+
+    depth: int
+    target: tuple[Alternative, ...]
+    draft: tuple[Alternative, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """The alternatives at each token that the Verified before this emitted, in order."""
+
+    slot: int
+    rows: tuple[Alternatives, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """Something that a user should know, in one sentence."""
 
@@ -81,4 +111,4 @@ class Finished:
     stats: Stats
 
 
-Event = Started | Prefilled | Drafted | Verified | Notice | Finished
+Event = Started | Prefilled | Drafted | Verified | Inspected | Notice | Finished

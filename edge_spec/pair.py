@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from edge_spec.cancel import Cancel
 from edge_spec.config import Decoding, Sampling
-from edge_spec.conversation import ChatEncoder, EncodedChat
+from edge_spec.conversation import ChatEncoder, EncodedChat, History
 from edge_spec.drafters import ModelDrafter, NoDrafter
 from edge_spec.engine import Engine
 from edge_spec.errors import PromptTooLongError, SettingError, UsageError
-from edge_spec.events import Event, Finished, Notice, Verified
+from edge_spec.events import Event, Finished, Inspected, Notice, Verified
+from edge_spec.inspecting import Inspector
 from edge_spec.planner import FixedPlanner
 from edge_spec.sampling import SamplerChain
 from edge_spec.stats import Stats
@@ -40,6 +41,8 @@ class Options(TypedDict, total=False):
     decoding: Decoding | None
     raw: bool
     reuse_cache: bool
+    inspect: int
+    history: History | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +85,22 @@ class Pair:
         decoding: Decoding | None = None,
         raw: bool = False,
         reuse_cache: bool = True,
+        inspect: int = 0,
+        history: History | None = None,
     ) -> Generator[Event]:
         """Generate one text, as events.
 
         `raw` gives a text to the model without a chat template, special-token text parsed.
-        `reuse_cache` False forgets what both models have read before. Raises
-        PromptTooLongError, SettingError and UsageError before anything is decoded.
+        `reuse_cache` False forgets what both models have read before. `inspect` is how many
+        alternatives Inspected events tell for each token; 0 is none. `history` gives the ids of
+        the conversation's beginning, where another process generated it; ids that are not those
+        of the messages are not used. Raises PromptTooLongError, SettingError and UsageError
+        before anything is decoded.
         """
-        chat = self._encode(prompt, system, raw)
-        events = self.generate_many([chat.ids], sampling=sampling, decoding=decoding, reuse_cache=reuse_cache)
+        chat = self._encode(prompt, system, raw, history)
+        events = self.generate_many(
+            [chat.ids], sampling=sampling, decoding=decoding, reuse_cache=reuse_cache, inspect=inspect
+        )
         return self._remembering(chat, events) if chat.text else events
 
     def generate_many(
@@ -100,6 +110,7 @@ class Pair:
         sampling: Sampling | None = None,
         decoding: Decoding | None = None,
         reuse_cache: bool = True,
+        inspect: int = 0,
     ) -> Generator[Event]:
         """Generate several texts at once from token ids, one decode for all of them a round.
 
@@ -115,7 +126,10 @@ class Pair:
                 f"(it has {self.target.settings.num_slots})."
             )
         slots = [self._slot(seq, ids, sampling, decoding) for seq, ids in enumerate(prompts)]
-        return self._run(slots, decoding, reuse_cache)
+        if inspect == 0:
+            return self._run(slots, decoding, reuse_cache)
+        inspectors = [Inspector(slot, inspect) for slot in slots]
+        return _inspecting(self._run(slots, decoding, reuse_cache), inspectors)
 
     def answer(self, prompt: Prompt, **options: Unpack[Options]) -> Answer:
         """Generate one text to its end; takes what `generate` takes."""
@@ -188,7 +202,9 @@ class Pair:
         if self._closed:
             raise UsageError("This pair was closed; load it again.")
 
-    def _encode(self, prompt: Prompt, system: str | None, raw: bool) -> EncodedChat:
+    def _encode(
+        self, prompt: Prompt, system: str | None, raw: bool, history: History | None = None
+    ) -> EncodedChat:
         """A prompt's ids; with the rendered text where the prompt is a conversation."""
         self._check_open()
         if len(prompt) == 0:
@@ -199,6 +215,8 @@ class Pair:
             raise UsageError("A system message needs the chat template; leave it out, or give messages.")
         if raw and not as_text:
             raise UsageError("raw is for a text; messages and token ids are what they are.")
+        if history is not None and (raw or as_ids):
+            raise UsageError("history is for a conversation; a raw text and token ids have none.")
         if as_ids:
             return EncodedChat("", (), tuple(self._checked_id(token) for token in prompt))
         if isinstance(prompt, str):
@@ -211,18 +229,21 @@ class Pair:
             if not isinstance(message, Mapping):
                 raise UsageError(f"A conversation holds messages only, not {message!r}.")
             messages.append(message)
+        if history is not None:
+            self._chats.restore(messages[: history.num_messages], history.ids)
         return self._chats.encode(messages)
 
     def _remembering(self, chat: EncodedChat, events: Generator[Event]) -> Generator[Event]:
         """The events, the ids of the text remembered as part of its conversation at the end."""
         emitted: list[int] = []
-        for event in events:
-            match event:
-                case Verified(verdict=verdict):
-                    emitted.extend(verdict.tokens)
-                case Finished():
-                    self._chats.remember(chat, emitted)
-            yield event
+        with contextlib.closing(events):
+            for event in events:
+                match event:
+                    case Verified(verdict=verdict):
+                        emitted.extend(verdict.tokens)
+                    case Finished():
+                        self._chats.remember(chat, emitted)
+                yield event
 
     def _run(self, slots: Sequence[Slot], decoding: Decoding, reuse_cache: bool) -> Generator[Event]:
         with self._turn():
@@ -324,3 +345,12 @@ class Pair:
         if not 0 <= number < limit:
             raise UsageError(f"Token id {number} is outside the vocabulary (0 to {limit - 1}).")
         return number
+
+
+def _inspecting(events: Generator[Event], inspectors: Sequence[Inspector]) -> Generator[Event]:
+    """The events, and after each verdict what else the models might have said."""
+    with contextlib.closing(events):
+        for event in events:
+            yield event
+            if isinstance(event, Verified):
+                yield Inspected(event.slot, inspectors[event.slot].rows(event.verdict))

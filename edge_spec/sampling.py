@@ -158,7 +158,7 @@ class SamplerChain:
         ids: Ids | None = None
         values = row
         if sampling.top_k > 0:
-            ids = _top_k(row, sampling.top_k)
+            ids = top_k(row, sampling.top_k)
             values = row[ids]
         weights: NDArray[np.float32] | None = None
         mass = 0.0
@@ -198,7 +198,7 @@ def _softmax(values: Logits, top: np.float32, temperature: float) -> Floats:
     return probs
 
 
-def _top_k(row: Logits, k: int) -> Ids:
+def top_k(row: Logits, k: int) -> Ids:
     """The ids of the k largest logits, ascending; fewer when fewer are above -inf.
 
     The row is dealt over columns, card by card. The k largest column maxima are k logits of the

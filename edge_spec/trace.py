@@ -34,7 +34,7 @@ from typing import Any, Final, Literal, TextIO
 import numpy as np
 
 from edge_spec.errors import OutputError, UsageError
-from edge_spec.events import Drafted, Event, Finished, Notice, Prefilled, Started, Verified
+from edge_spec.events import Drafted, Event, Finished, Inspected, Notice, Prefilled, Started, Verified
 from edge_spec.text import Piece
 from edge_spec.types import Dist, Proposal
 
@@ -47,6 +47,7 @@ _EVENTS: Final[dict[str, type[Event]]] = {
     "prefilled": Prefilled,
     "drafted": Drafted,
     "verified": Verified,
+    "inspected": Inspected,
     "notice": Notice,
     "finished": Finished,
 }
@@ -64,13 +65,15 @@ def decode(line: Mapping[str, Any]) -> Event:
     if not isinstance(name, str) or name not in _EVENTS:
         raise ValueError(f"there is no event {name!r}")
     fields = {key: value for key, value in line.items() if key != "event"}
-    event: Event = _from_plain(_EVENTS[name], fields, name)
+    event: Event = from_plain(_EVENTS[name], fields, name)
     return event
 
 
 def to_plain(value: Any) -> Any:
     """`value` in JSON's types; dataclasses become objects, infinities become strings."""
     match value:
+        case str() | int() | None:
+            return value
         case Proposal():
             drawn = [None if d is None else d.prob(t) for t, d in zip(value.tokens, value.dists, strict=True)]
             tokens, parents = list(value.tokens), list(value.parents)
@@ -83,7 +86,7 @@ def to_plain(value: Any) -> Any:
             return str(value)
         case tuple() | list():
             return [to_plain(item) for item in value]
-        case dict():
+        case Mapping():
             return {key: to_plain(item) for key, item in value.items()}
         case _ if dataclasses.is_dataclass(value):
             return {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
@@ -103,6 +106,50 @@ class TraceHeader:
         return {"trace": "edge-spec", "schema_version": SCHEMA_VERSION, **to_plain(self)}
 
 
+def as_line(line: Json) -> str:
+    """A JSON object as the line of text that stands for it; ASCII."""
+    return json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n"
+
+
+class EventEncoder:
+    """Events as lines of text, the bytes of tokens before the first event that names them."""
+
+    def __init__(self, piece: Piece) -> None:
+        self._piece = piece
+        self._known: set[int] = set()
+
+    def encode(self, event: Event) -> str:
+        """The event's line, after a line with the pieces that are new in it."""
+        new = [token for token in _named(event) if token not in self._known]
+        if not new:
+            return as_line(encode(event))
+        self._known.update(new)
+        pieces = {str(token): self._piece(token).decode("utf-8", "surrogateescape") for token in new}
+        return as_line({"pieces": pieces}) + as_line(encode(event))
+
+
+class EventDecoder:
+    """Reads what an EventEncoder wrote; `pieces` fills as lines are read."""
+
+    def __init__(self) -> None:
+        self.pieces: dict[int, bytes] = {}
+
+    def piece(self, token: int) -> bytes:
+        """The bytes of a token that an event named."""
+        return self.pieces[token]
+
+    def decode(self, line: Mapping[str, Any]) -> Event | None:
+        """The event of a line, or None for a line of pieces; ValueError says what is wrong with it."""
+        if "pieces" not in line:
+            return decode(line)
+        pieces = line["pieces"]
+        if not isinstance(pieces, dict) or not all(isinstance(text, str) for text in pieces.values()):
+            raise ValueError("pieces is not an object of strings")
+        for token, text in pieces.items():
+            self.pieces[int(token)] = text.encode("utf-8", "surrogateescape")
+        return None
+
+
 class TraceWriter:
     """Writes a trace, a line an event, so that whatever happens the file is readable up to there.
 
@@ -112,8 +159,7 @@ class TraceWriter:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._known: set[int] = set()
-        self._piece: Piece | None = None
+        self._encoder: EventEncoder | None = None
         try:
             existed = path.exists()
             self._file: TextIO = path.open("a", encoding="utf-8", newline="\n")
@@ -123,24 +169,19 @@ class TraceWriter:
 
     def begin(self, header: TraceHeader, piece: Piece) -> None:
         """Write the header; `piece` gives the bytes of the tokens that events will name."""
-        self._piece = piece
+        self._encoder = EventEncoder(piece)
         try:
             if self.path.is_file():
                 self._file.truncate(0)
         except OSError as error:
             raise self._failure(error) from error
-        self._write(header.line())
+        self._write(as_line(header.line()))
         self._remove_if_empty = False
 
     def write(self, event: Event) -> None:
         """Append one event."""
-        assert self._piece is not None, "begin() comes first"
-        new = [token for token in _named(event) if token not in self._known]
-        if new:
-            self._known.update(new)
-            pieces = {str(token): self._piece(token).decode("utf-8", "surrogateescape") for token in new}
-            self._write({"pieces": pieces})
-        self._write(encode(event))
+        assert self._encoder is not None, "begin() comes first"
+        self._write(self._encoder.encode(event))
 
     def close(self) -> None:
         """Close the file; one that this writer made and never began is removed."""
@@ -155,9 +196,9 @@ class TraceWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _write(self, line: Json) -> None:
+    def _write(self, text: str) -> None:
         try:
-            self._file.write(json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n")
+            self._file.write(text)
             self._file.flush()
         except OSError as error:
             raise self._failure(error) from error
@@ -174,7 +215,7 @@ class TraceReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.pieces: dict[int, bytes] = {}
+        self._decoder = EventDecoder()
         try:
             self._file = path.open(encoding="utf-8")
         except OSError as error:
@@ -186,20 +227,22 @@ class TraceReader:
             self._file.close()
             raise
 
+    @property
+    def pieces(self) -> dict[int, bytes]:
+        return self._decoder.pieces
+
     def piece(self, token: int) -> bytes:
         """The bytes of a token that an event named."""
-        return self.pieces[token]
+        return self._decoder.piece(token)
 
     def __iter__(self) -> Iterator[Event]:
         while (line := self._next()) is not None:
             try:
-                if "pieces" in line:
-                    self._learn(line["pieces"])
-                    continue
-                event = decode(line)
+                event = self._decoder.decode(line)
             except ValueError as error:
                 raise self._failure(str(error)) from error
-            yield event
+            if event is not None:
+                yield event
 
     def close(self) -> None:
         self._file.close()
@@ -224,7 +267,7 @@ class TraceReader:
             )
         try:
             fields = {name: line[name] for name in ("versions", "files", "settings")}
-            header: TraceHeader = _from_plain(TraceHeader, fields, "header")
+            header: TraceHeader = from_plain(TraceHeader, fields, "header")
         except (KeyError, ValueError) as error:
             raise self._failure(f"the header is not complete ({error})") from error
         return header
@@ -246,12 +289,6 @@ class TraceReader:
             raise self._failure("it is not an object")
         return line
 
-    def _learn(self, pieces: object) -> None:
-        if not isinstance(pieces, dict) or not all(isinstance(text, str) for text in pieces.values()):
-            raise ValueError("pieces is not an object of strings")
-        for token, text in pieces.items():
-            self.pieces[int(token)] = text.encode("utf-8", "surrogateescape")
-
     def _failure(self, what: str) -> UsageError:
         return UsageError(f"The trace {self.path} cannot be read beyond line {self._number}: {what}.")
 
@@ -270,6 +307,9 @@ def _named(event: Event) -> list[int]:
             return list(dict.fromkeys(proposal.tokens))
         case Verified(proposal=proposal, verdict=verdict):
             return list(dict.fromkeys((*proposal.tokens, *verdict.tokens)))
+        case Inspected(rows=rows):
+            best = (alternative for row in rows for alternative in (*row.target, *row.draft))
+            return list(dict.fromkeys(alternative.token for alternative in best))
         case Prefilled() | Notice() | Finished():
             return []
 
@@ -279,24 +319,30 @@ def _hints(cls: type) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 
-def _from_plain(hint: Any, value: Any, where: str) -> Any:
-    """`value` as the type `hint` says, checked throughout; ValueError names the place."""
+def from_plain(hint: Any, value: Any, where: str) -> Any:
+    """What `to_plain` made of a value of type `hint`, checked; ValueError names the place.
+
+    What a mapping holds is taken as it is.
+    """
     if hint is Proposal:
         return _proposal(value, where)
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         if not isinstance(value, dict) or value.keys() != _hints(hint).keys():
             raise ValueError(f"{where} does not have the fields {', '.join(_hints(hint))}")
-        return hint(**{name: _from_plain(h, value[name], name) for name, h in _hints(hint).items()})
+        return hint(**{name: from_plain(h, value[name], name) for name, h in _hints(hint).items()})
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
         if value in args:
             return value
     elif origin in (types.UnionType, typing.Union):
-        return None if value is None else _from_plain(args[0], value, where)
+        return None if value is None else from_plain(args[0], value, where)
+    elif origin is tuple and args[-1] is not Ellipsis:
+        if isinstance(value, list) and len(value) == len(args):
+            return tuple(from_plain(arg, item, where) for arg, item in zip(args, value, strict=True))
     elif origin in (tuple, list):
         if isinstance(value, list):
-            return origin(_from_plain(args[0], item, where) for item in value)
-    elif origin is dict:
+            return origin(from_plain(args[0], item, where) for item in value)
+    elif origin in (dict, Mapping):
         if isinstance(value, dict):
             return value
     elif isinstance(hint, type) and issubclass(hint, enum.Enum):
@@ -311,15 +357,15 @@ def _from_plain(hint: Any, value: Any, where: str) -> Any:
 def _proposal(value: Any, where: str) -> Proposal:
     if not isinstance(value, dict) or value.keys() != {"tokens", "parents", "drawn", "source"}:
         raise ValueError(f"{where} does not have the fields tokens, parents, drawn, source")
-    tokens: tuple[int, ...] = _from_plain(tuple[int, ...], value["tokens"], "tokens")
-    parents: tuple[int, ...] = _from_plain(tuple[int, ...], value["parents"], "parents")
-    drawn: list[float | None] = _from_plain(list[float | None], value["drawn"], "drawn")
+    tokens: tuple[int, ...] = from_plain(tuple[int, ...], value["tokens"], "tokens")
+    parents: tuple[int, ...] = from_plain(tuple[int, ...], value["parents"], "parents")
+    drawn: list[float | None] = from_plain(list[float | None], value["drawn"], "drawn")
     if not len(tokens) == len(parents) == len(drawn):
         raise ValueError(f"{where} has {len(tokens)} tokens, {len(parents)} parents and {len(drawn)} drawn")
     if not all(-1 <= parent < node for node, parent in enumerate(parents)):
         raise ValueError(f"{where} has a parent that does not come before its child")
     dists = tuple(None if q is None else _single(t, q) for t, q in zip(tokens, drawn, strict=True))
-    return Proposal(tokens, parents, dists, _from_plain(str, value["source"], "source"))
+    return Proposal(tokens, parents, dists, from_plain(str, value["source"], "source"))
 
 
 def _single(token: int, prob: float) -> Dist:

@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from edge_spec.cli.output import log_folder, print_json, show, size_text, versions
+from edge_spec.cli.output import log_folder, print_json, show, size_text
 from edge_spec.errors import EdgeSpecError
+from edge_spec.versions import versions
 
 Facts = dict[str, Any]
 """What was found: a name that ends in _bytes is a size."""

@@ -74,24 +74,6 @@ def table(rows: list[list[str]]) -> None:
         show("  ".join(cells).rstrip())
 
 
-def installed_version(distribution: str) -> str | None:
-    """A distribution's version without importing it; None when it is not installed."""
-    import importlib.metadata
-
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def versions() -> dict[str, str | None]:
-    """The versions that a result depends on."""
-    import platform
-
-    names = ("edge-spec", "llama-cpp-python", "numpy")
-    return {"python": platform.python_version(), **{name: installed_version(name) for name in names}}
-
-
 def log_folder() -> Path:
     import platformdirs
 

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from edge_spec.cli.output import versions
 from edge_spec.config import Decoding
 from edge_spec.events import Finished
 from edge_spec.settings import Settings
 from edge_spec.stats import Stats
+from edge_spec.versions import versions
 
 if TYPE_CHECKING:
+    from edge_spec.cli.isolate import IsolatedPair
     from edge_spec.pair import Pair
 
 SCHEMA_VERSION = 1
 
 
 def result_object(
-    pair: Pair, settings: Settings, decoding: Decoding, *, text: str, token_ids: list[int], finished: Finished
+    pair: Pair | IsolatedPair,
+    settings: Settings,
+    decoding: Decoding,
+    *,
+    text: str,
+    token_ids: list[int],
+    finished: Finished,
 ) -> dict[str, Any]:
     """The one object of `run --json`."""
     return {
@@ -61,7 +68,7 @@ def stats_object(stats: Stats) -> dict[str, Any]:
     }
 
 
-def model_objects(pair: Pair) -> dict[str, Any]:
+def model_objects(pair: Pair | IsolatedPair) -> dict[str, Any]:
     """File, sha256 and quantisation of target and draft; draft is null when there is none."""
     return {
         role: None

@@ -30,6 +30,7 @@ from edge_spec.models.reader import (
 from edge_spec.models.vocab import Vocab, read_vocab
 
 MAX_LAYERS = 4096
+MAX_SHORT_NAME = 40
 
 _LOOKALIKES = (
     (b"version https://git-lfs", "a Git LFS pointer, so fetch the file that it stands for"),
@@ -86,6 +87,16 @@ class Header:
     def name(self) -> str:
         """The model's own name, else the file's, fit to print."""
         return "".join(c for c in self.text("general.name") or self.path.stem if c.isprintable())
+
+    @property
+    def short_name(self) -> str:
+        """A name fit for a heading: family and size, else the model's name, else the file's."""
+        family, size = self.text("general.basename") or "", self.text("general.size_label") or ""
+        named = family if size.lower() in family.lower() else f"{family}-{size}"
+        for name in (named if family else "", self.text("general.name") or ""):
+            if 0 < len(name) <= MAX_SHORT_NAME and name.isprintable() and not set(name) & set("/\\"):
+                return name
+        return self.path.stem
 
     @property
     def quantization(self) -> str:

@@ -7,8 +7,8 @@ Figures were measured with llama.cpp on AVX-512 (CPU_REPACK, KV and RssAnon, 1.5
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import psutil
 
@@ -51,6 +51,11 @@ def machine_memory() -> MachineMemory:
     return MachineMemory(memory.total, memory.available)
 
 
+def estimate_download(size: int) -> MemoryEstimate:
+    """What a model of `size` bytes takes at least, whose header is not here yet."""
+    return MemoryEstimate(mapped=size, repacked=0, kv_cache=0, other=_WORK_BYTES)
+
+
 def estimate_memory(settings: ModelSettings, header: Header, *, gpu: bool = False) -> MemoryEstimate:
     """What loading a model with these settings takes at least.
 
@@ -67,6 +72,43 @@ def estimate_memory(settings: ModelSettings, header: Header, *, gpu: bool = Fals
     )
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """What the models of a pair take at least, against what there is; `advice` is a sentence."""
+
+    mapped: int
+    private: int
+    machine: MachineMemory
+    advice: str
+
+    @property
+    def fits(self) -> bool:
+        needed = self.private + self.mapped
+        return self.private <= self.machine.available and needed <= self.machine.total
+
+
+def plan_memory(estimates: Sequence[MemoryEstimate], context_size: int, machine: MachineMemory) -> MemoryPlan:
+    """Whether one or two models fit together; the target comes first."""
+    private = sum(estimate.private for estimate in estimates)
+    mapped = sum(estimate.mapped for estimate in estimates)
+    cache = sum(estimate.kv_cache for estimate in estimates)
+    models = "The model" if len(estimates) == 1 else "The target and the draft"
+    figures = (
+        f"at least {_gb(private + mapped)} of memory ({_gb(mapped)} weights, {_gb(cache)} KV cache, "
+        f"{_gb(private - cache)} other)"
+    )
+    free = f"{_gb(machine.available)} of {_gb(machine.total)} are free"
+    verb = "needs" if len(estimates) == 1 else "need"
+    plan = MemoryPlan(mapped, private, machine, f"{models} {verb} {figures}; {free}.")
+    if plan.fits:
+        return plan
+    # Whichever is the larger share is what lowering helps with.
+    context = f"a context below {context_size} tokens (-c)"
+    smaller = "a smaller quantisation or a smaller model"
+    choice = f"{context} or {smaller}" if cache > private + mapped - cache else f"{smaller} or {context}"
+    return replace(plan, advice=f"{models} would need {figures}, but {free}: choose {choice}.")
+
+
 def check_memory(
     settings: ModelSettings,
     header: Header,
@@ -80,22 +122,9 @@ def check_memory(
     estimates = [estimate_memory(settings, header, gpu=gpu)]
     if draft_settings is not None and draft_header is not None:
         estimates.append(estimate_memory(draft_settings, draft_header, gpu=gpu))
-    private = sum(estimate.private for estimate in estimates)
-    mapped = sum(estimate.mapped for estimate in estimates)
-    cache = sum(estimate.kv_cache for estimate in estimates)
-    memory = machine()
-    if private <= memory.available and private + mapped <= memory.total:
-        return
-    models = "The model" if len(estimates) == 1 else "The target and the draft"
-    # Whichever is the larger share is what lowering helps with.
-    context = f"a context below {settings.context_size} tokens (-c)"
-    smaller = "a smaller quantisation or a smaller model"
-    advice = f"{context} or {smaller}" if cache > private + mapped - cache else f"{smaller} or {context}"
-    raise MemoryForeseenError(
-        f"{models} would need at least {_gb(private + mapped)} of memory ({_gb(mapped)} weights, "
-        f"{_gb(cache)} KV cache, {_gb(private - cache)} other), but {_gb(memory.available)} of "
-        f"{_gb(memory.total)} are free: choose {advice}."
-    )
+    plan = plan_memory(estimates, settings.context_size, machine())
+    if not plan.fits:
+        raise MemoryForeseenError(plan.advice)
 
 
 def _repacked_bytes(header: Header) -> int:

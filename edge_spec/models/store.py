@@ -113,11 +113,10 @@ def sha256_of(
     """
     path = Path(path).absolute()
     try:
-        state = path.stat()
-        key, stamp = str(path), [state.st_size, state.st_mtime_ns]
-        cached = _read_cache().get(key)
-        if cached is not None and cached[:2] == stamp:
-            return str(cached[2])
+        known = known_sha256(path)
+        if known is not None:
+            return known
+        size = path.stat().st_size
         digest = hashlib.sha256()
         done = 0
         with path.open("rb") as file:
@@ -127,11 +126,22 @@ def sha256_of(
                 if cancelled is not None and cancelled():
                     raise Cancelled()
                 if progress is not None:
-                    progress(done, state.st_size)
+                    progress(done, size)
     except OSError as error:
         raise ModelFileError(f"{path} cannot be read: {error.strerror or error}.") from None
     remember_sha256(path, digest.hexdigest())
     return digest.hexdigest()
+
+
+def known_sha256(path: str | Path) -> str | None:
+    """The sha256 of a file if it is remembered; None, at once, if it would have to be computed."""
+    path = Path(path).absolute()
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    cached = _read_cache().get(str(path))
+    return str(cached[2]) if cached is not None and cached[:2] == [state.st_size, state.st_mtime_ns] else None
 
 
 def remember_sha256(path: Path, sha256: str) -> None:

@@ -11,9 +11,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge_spec.errors import OutputError, UsageError
-from edge_spec.events import Drafted, Event, Finished, Notice, Prefilled, RoundTimings, Started, Verified
+from edge_spec.events import (
+    Alternative,
+    Alternatives,
+    Drafted,
+    Event,
+    Finished,
+    Inspected,
+    Notice,
+    Prefilled,
+    RoundTimings,
+    Started,
+    Verified,
+)
 from edge_spec.stats import Stats
-from edge_spec.trace import TraceHeader, TraceWriter, decode, encode, read_trace, to_plain
+from edge_spec.trace import (
+    EventDecoder,
+    EventEncoder,
+    TraceHeader,
+    TraceWriter,
+    decode,
+    encode,
+    from_plain,
+    read_trace,
+    to_plain,
+)
 from edge_spec.types import Dist, Fate, Proposal, Timers, Verdict
 
 HEADER = TraceHeader(
@@ -62,12 +84,15 @@ stats = st.builds(
     state=st.sampled_from(["on", "off", "auto-off"]),
     reason=st.text(max_size=10),
 )
+alternatives = st.lists(st.builds(Alternative, tokens, probs), max_size=3).map(tuple)
+inspected = st.lists(st.builds(Alternatives, counts, alternatives, alternatives), max_size=3).map(tuple)
 timings = st.builds(RoundTimings, seconds, seconds, seconds, seconds)
 events: st.SearchStrategy[Event] = st.one_of(
     st.builds(Started, counts, st.lists(tokens, max_size=5).map(tuple), counts, counts),
     st.builds(Prefilled, counts, st.sampled_from(["target", "draft"]), counts, counts, counts),
     st.builds(Drafted, counts, proposals()),
     st.builds(Verified, counts, proposals(), verdicts, timings),
+    st.builds(Inspected, counts, inspected),
     st.builds(Notice, st.sampled_from(["info", "warning"]), st.text(max_size=20)),
     st.builds(Finished, counts, reasons, stats),
 )
@@ -114,6 +139,9 @@ def test_a_trace_file_gives_back_header_events_and_the_bytes_of_every_token(
         for event in written:
             if isinstance(event, Verified):
                 assert all(trace.piece(token) == piece(token) for token in event.verdict.tokens)
+            if isinstance(event, Inspected):
+                best = [one.token for row in event.rows for one in (*row.target, *row.draft)]
+                assert all(trace.piece(token) == piece(token) for token in best)
 
 
 def test_a_drawn_token_keeps_its_probability_and_a_deterministic_one_stays_so() -> None:
@@ -128,6 +156,30 @@ def test_a_drawn_token_keeps_its_probability_and_a_deterministic_one_stays_so() 
     assert isinstance(back, Drafted)
     drawn, chosen = back.proposal.dists
     assert drawn is not None and drawn.prob(7) == 0.75 and chosen is None
+
+
+def test_the_bytes_of_a_token_come_once_and_before_what_names_it() -> None:
+    event = Inspected(0, (Alternatives(0, (Alternative(5, 0.5),), (Alternative(2, 0.25),)),))
+    encoder, decoder = EventEncoder(piece), EventDecoder()
+    pieces, line = encoder.encode(event).splitlines()
+    assert json.loads(pieces) == {"pieces": {"5": "", "2": "\udca2"}}
+    assert encoder.encode(event) == line + "\n"
+    with pytest.raises(KeyError):
+        decoder.piece(2)
+    assert decoder.decode(json.loads(pieces)) is None
+    assert decoder.piece(2) == b"\xa2"
+    assert decoder.decode(json.loads(line)) == event
+
+
+def test_tuples_of_several_types_are_read_item_by_item() -> None:
+    hint = tuple[tuple[int, float], ...]
+    assert from_plain(hint, to_plain(((3, float("-inf")), (4, 1.5))), "bias") == (
+        (3, float("-inf")),
+        (4, 1.5),
+    )
+    for wrong in ([[3]], [[3, 1.0, 2]], [["3", 1.0]], [3]):
+        with pytest.raises(ValueError):
+            from_plain(hint, wrong, "bias")
 
 
 def test_infinities_in_settings_are_written_as_strings() -> None:
