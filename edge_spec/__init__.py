@@ -1,6 +1,7 @@
 """Lossless speculative decoding on one person's machine.
 
-`load_pair` is the way in; `import edge_spec` itself loads neither numpy nor llama.cpp.
+`load_pair` is the way in; `import edge_spec` itself loads neither numpy nor llama.cpp. User
+interfaces run the engine in a process of its own through `EngineHost`.
 """
 
 from __future__ import annotations
@@ -10,48 +11,222 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from edge_spec.api import load_pair
+    from edge_spec.cli.options import (
+        SettingsCommand,
+        chat_settings_options,
+    )
+    from edge_spec.cli.options import (
+        resolve_settings as command_settings,
+    )
     from edge_spec.config import Decoding, ModelSettings, Sampling
-    from edge_spec.errors import Cancelled, EdgeSpecError
-    from edge_spec.events import Drafted, Event, Finished, Notice, Prefilled, Started, Verified
+    from edge_spec.conversation import History
+    from edge_spec.errors import (
+        Cancelled,
+        EdgeSpecError,
+        EngineCrashedError,
+        PromptTooLongError,
+        SettingError,
+        UsageError,
+    )
+    from edge_spec.events import (
+        Alternative,
+        Alternatives,
+        Drafted,
+        Event,
+        Finished,
+        Inspected,
+        Notice,
+        Prefilled,
+        RoundTimings,
+        Started,
+        Verified,
+    )
+    from edge_spec.host import EngineHost
+    from edge_spec.host_wire import ChatRequest, Loading, PairInfo, PairSpec
+    from edge_spec.models.library import (
+        CataloguePair,
+        InstalledModel,
+        PairEstimate,
+        check_models,
+        estimate_pair,
+        pull_models,
+    )
+    from edge_spec.models.library import (
+        catalogue_pairs as catalogue,
+    )
+    from edge_spec.models.library import (
+        installed as list_models,
+    )
+    from edge_spec.models.store import store_path
     from edge_spec.pair import Answer, Pair
+    from edge_spec.settings import (
+        SETTINGS,
+        Setting,
+        Settings,
+        Value,
+    )
+    from edge_spec.settings import (
+        resolve as resolve_settings,
+    )
+    from edge_spec.settings import (
+        user_file as user_settings_file,
+    )
+    from edge_spec.settings_file import save_settings
     from edge_spec.stats import Stats
+    from edge_spec.text import Detokenizer, TextStream
+    from edge_spec.trace import (
+        TraceHeader,
+        TraceReader,
+        TraceWriter,
+    )
+    from edge_spec.trace import (
+        decode as decode_event,
+    )
+    from edge_spec.trace import (
+        encode as encode_event,
+    )
+    from edge_spec.types import Fate, FinishReason, Message, Origin, Proposal, Verdict
 
 _HOME = {
+    "Alternative": "events",
+    "Alternatives": "events",
     "Answer": "pair",
     "Cancelled": "errors",
+    "CataloguePair": "models.library",
+    "ChatRequest": "host_wire",
     "Decoding": "config",
+    "Detokenizer": "text",
     "Drafted": "events",
     "EdgeSpecError": "errors",
+    "EngineCrashedError": "errors",
+    "EngineHost": "host",
     "Event": "events",
+    "Fate": "types",
+    "FinishReason": "types",
     "Finished": "events",
+    "History": "conversation",
+    "Inspected": "events",
+    "InstalledModel": "models.library",
+    "Loading": "host_wire",
+    "Message": "types",
     "ModelSettings": "config",
     "Notice": "events",
+    "Origin": "types",
     "Pair": "pair",
+    "PairEstimate": "models.library",
+    "PairInfo": "host_wire",
+    "PairSpec": "host_wire",
     "Prefilled": "events",
+    "PromptTooLongError": "errors",
+    "Proposal": "types",
+    "RoundTimings": "events",
+    "SETTINGS": "settings",
     "Sampling": "config",
+    "Setting": "settings",
+    "SettingError": "errors",
+    "Settings": "settings",
+    "SettingsCommand": "cli.options",
     "Started": "events",
     "Stats": "stats",
+    "TextStream": "text",
+    "TraceHeader": "trace",
+    "TraceReader": "trace",
+    "TraceWriter": "trace",
+    "UsageError": "errors",
+    "Value": "settings",
+    "Verdict": "types",
     "Verified": "events",
+    "catalogue": "models.library",
+    "chat_settings_options": "cli.options",
+    "check_models": "models.library",
+    "command_settings": "cli.options",
+    "decode_event": "trace",
+    "encode_event": "trace",
+    "estimate_pair": "models.library",
+    "list_models": "models.library",
     "load_pair": "api",
+    "pull_models": "models.library",
+    "resolve_settings": "settings",
+    "save_settings": "settings_file",
+    "store_path": "models.store",
+    "user_settings_file": "settings",
 }
+"""The module below edge_spec that each public name is from."""
+
+_NAME_AT_HOME = {
+    "catalogue": "catalogue_pairs",
+    "command_settings": "resolve_settings",
+    "decode_event": "decode",
+    "encode_event": "encode",
+    "list_models": "installed",
+    "resolve_settings": "resolve",
+    "user_settings_file": "user_file",
+}
+"""What a public name is called there, if otherwise: there its module says what it is about."""
 
 __all__ = [
+    "SETTINGS",
+    "Alternative",
+    "Alternatives",
     "Answer",
     "Cancelled",
+    "CataloguePair",
+    "ChatRequest",
     "Decoding",
+    "Detokenizer",
     "Drafted",
     "EdgeSpecError",
+    "EngineCrashedError",
+    "EngineHost",
     "Event",
+    "Fate",
+    "FinishReason",
     "Finished",
+    "History",
+    "Inspected",
+    "InstalledModel",
+    "Loading",
+    "Message",
     "ModelSettings",
     "Notice",
+    "Origin",
     "Pair",
+    "PairEstimate",
+    "PairInfo",
+    "PairSpec",
     "Prefilled",
+    "PromptTooLongError",
+    "Proposal",
+    "RoundTimings",
     "Sampling",
+    "Setting",
+    "SettingError",
+    "Settings",
+    "SettingsCommand",
     "Started",
     "Stats",
+    "TextStream",
+    "TraceHeader",
+    "TraceReader",
+    "TraceWriter",
+    "UsageError",
+    "Value",
+    "Verdict",
     "Verified",
+    "catalogue",
+    "chat_settings_options",
+    "check_models",
+    "command_settings",
+    "decode_event",
+    "encode_event",
+    "estimate_pair",
+    "list_models",
     "load_pair",
+    "pull_models",
+    "resolve_settings",
+    "save_settings",
+    "store_path",
+    "user_settings_file",
 ]
 
 
@@ -59,7 +234,7 @@ def __getattr__(name: str) -> object:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'edge_spec' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"edge_spec.{home}"), name)
+    return getattr(importlib.import_module(f"edge_spec.{home}"), _NAME_AT_HOME.get(name, name))
 
 
 def __dir__() -> list[str]:

@@ -2,13 +2,28 @@
 
 A flag beats the environment (`EDGE_SPEC_TEMP`), which beats the project's file
 (`./edge-spec.toml`), which beats the user's file, which beats the default. In a file the keys
-are the long option names without their dashes in front::
+are the long option names without their dashes in front. What concerns the chat's screen alone
+stands in the table `[chat]`, and the table `[keys]` gives the chat's actions other keys::
 
     temp = 0.2
     ctx-size = 8192
     stop = ["\\n\\n", "###"]
 
+    [chat]
+    theme = "nord"       # colours, by a name that the chat lists
+    glyphs = true        # marks tokens with signs beside the colours
+    rejected = false     # hides rejected and discarded tokens
+    rendered = true      # shows answers as rendered Markdown
+    inspect = 5          # likeliest tokens kept for each position; 0: only while inspecting
+
+    [keys]
+    stop = "ctrl+x"      # one key instead of the action's own
+    models = ["f5", "ctrl+o"]
+    copy = []            # no key at all
+
 Unknown keys, wrong types and values out of range raise SettingError with the place they are in.
+Only the names of actions are left to the chat, which alone knows them. Variables have no tables
+in their names: EDGE_SPEC_GLYPHS=on. `settings_file.save_settings` writes a file by the same rules.
 """
 
 from __future__ import annotations
@@ -29,19 +44,26 @@ from edge_spec.errors import SettingError
 
 PROJECT_FILE: Final = Path("edge-spec.toml")
 PREFIX: Final = "EDGE_SPEC_"
+CHAT: Final = "Chat"
+"""The group of settings that only the chat's screen has; in a file, the table `[chat]`."""
+KEYS: Final = "keys"
+"""The table of a file that gives the chat's actions other keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A type of value: its words for people, how to read it from text, how to check it in TOML.
 
-    `parse` raises ValueError; `many` says that the setting holds a tuple of such values.
+    `parse` raises ValueError, and `show` gives a text that it reads; `many` says that the
+    setting holds a tuple of such values. `choices` are all texts that there are, if they are few.
     """
 
     words: str
-    parse: Callable[[str], Any]
+    parse: Callable[[Any], Any]
     toml: tuple[type, ...]
     many: bool = False
+    show: Callable[[Any], str] = str
+    choices: tuple[str, ...] = ()
 
 
 def _choice(*names: str) -> Kind:
@@ -50,7 +72,7 @@ def _choice(*names: str) -> Kind:
             raise ValueError
         return text
 
-    return Kind("one of " + ", ".join(names), parse, (str,))
+    return Kind("one of " + ", ".join(names), parse, (str,), choices=names)
 
 
 def _parse_bias(text: str) -> tuple[int, float]:
@@ -61,11 +83,45 @@ def _parse_bias(text: str) -> tuple[int, float]:
     return int(match[1]), float(match[2])
 
 
+def _show_bias(bias: tuple[int, float]) -> str:
+    return f"{bias[0]}{bias[1]:+}"
+
+
+_SWITCH: Final = {
+    **dict.fromkeys(("on", "true", "yes", "1"), True),
+    **dict.fromkeys(("off", "false", "no", "0"), False),
+}
+
+
+def _parse_switch(raw: str | bool) -> bool:
+    word = str(raw).lower()
+    if word not in _SWITCH:
+        raise ValueError
+    return _SWITCH[word]
+
+
+def _show_switch(value: bool) -> str:
+    return "on" if value else "off"
+
+
+def _count(most: int) -> Kind:
+    def parse(raw: str | int) -> int:
+        value = int(raw)
+        if not 0 <= value <= most:
+            raise ValueError
+        return value
+
+    return Kind(f"a whole number from 0 to {most}", parse, (int,))
+
+
 WHOLE = Kind("a whole number", int, (int,))
 NUMBER = Kind("a number", float, (int, float))
 TEXT = Kind("text", str, (str,))
 TEXTS = Kind("text, or a list of texts", str, (str,), many=True)
-BIASES = Kind("a token id and a bias, like 15043+1 or 15043-inf", _parse_bias, (str,), many=True)
+BIASES = Kind(
+    "a token id and a bias, like 15043+1 or 15043-inf", _parse_bias, (str,), many=True, show=_show_bias
+)
+SWITCH = Kind("on or off", _parse_switch, (bool, str), show=_show_switch, choices=("on", "off"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +145,34 @@ class Setting:
         """Its environment variable."""
         return PREFIX + self.name.upper().replace("-", "_")
 
+    @property
+    def chat_only(self) -> bool:
+        """Whether it concerns the chat's screen alone: no other command takes it."""
+        return self.group == CHAT
+
+    @property
+    def table(self) -> str | None:
+        """The table of a file that it stands in; None is the top level."""
+        return CHAT.lower() if self.chat_only else None
+
+    @property
+    def key(self) -> str:
+        """Its name in a file with the table: temp, chat.theme."""
+        return f"{self.table}.{self.name}" if self.table else self.name
+
+    def text(self, value: Any) -> str:
+        """`value` as its variable would hold it, several as a JSON list; "" is none at all."""
+        if value is None or value == ():
+            return ""
+        if self.kind.many:
+            return json.dumps([self.kind.show(item) for item in value], ensure_ascii=False)
+        return self.kind.show(value)
+
 
 def _table() -> dict[str, Setting]:
     models, drafting, sampling, text = "Models", "Drafting", "Sampling", "Text"
+    theme = "Colours, by a name that the chat lists (default: chosen)."
+    kept = "Likeliest tokens kept for each position; 0 is only while inspecting."
     kv_types, flash = _choice(*get_args(KVType)), _choice(*get_args(FlashAttention))
     s = Setting
     rows = [
@@ -147,6 +228,11 @@ def _table() -> dict[str, Setting]:
           (Sampling, "penalty_last_n")),
         s("logit-bias", BIASES, (), "Add BIAS to TOKEN's logit; repeatable.", sampling, (), "TOKEN+BIAS",
           (Sampling, "logit_bias")),
+        s("theme", TEXT, None, theme, CHAT, (), "NAME"),
+        s("glyphs", SWITCH, False, "Mark tokens with signs beside the colours.", CHAT, (), "on|off"),
+        s("rejected", SWITCH, True, "Show rejected and discarded tokens.", CHAT, (), "on|off"),
+        s("rendered", SWITCH, False, "Show answers as rendered Markdown.", CHAT, (), "on|off"),
+        s("inspect", _count(20), 0, kept, CHAT),
     ]  # fmt: skip
     return {row.name: row for row in rows}
 
@@ -164,10 +250,17 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every setting's value with its origin, and the files that were read."""
+    """Every setting's value with its origin, and the files that were read.
+
+    `keys` has the actions of the `[keys]` tables, each with the tuple of its keys; nobody has
+    checked yet whether there are such actions. `user_file` is the user's file, or the one in its
+    place, whether or not it is there.
+    """
 
     values: Mapping[str, Value]
     files: tuple[Path, ...]
+    keys: Mapping[str, Value]
+    user_file: Path
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name].value
@@ -187,8 +280,23 @@ class Settings:
         return Decoding(**fields, draft_min=draft_min, coupling=self["coupling"])
 
     def plain(self) -> dict[str, Any]:
-        """Name to value, for a record of what was used."""
-        return {name: value.value for name, value in self.values.items()}
+        """Name to value, for a record of how a text came to be; not how a screen showed it."""
+        return {name: value.value for name, value in self.values.items() if not SETTINGS[name].chat_only}
+
+    def load_options(self) -> dict[str, Any]:
+        """What `load_pair` takes besides the two models."""
+        return {
+            "context_size": self["ctx-size"],
+            "threads": self["threads"],
+            "threads_batch": self["threads-batch"],
+            "gpu_layers": self["gpu-layers"],
+            "draft_gpu_layers": self["gpu-layers-draft"],
+            "device": self["device"],
+            "draft_device": self["device-draft"],
+            "kv_type_k": self["cache-type-k"],
+            "kv_type_v": self["cache-type-v"],
+            "flash_attention": self["flash-attn"],
+        }
 
     def _fields(self, cls: type) -> dict[str, Any]:
         rows = (row for row in SETTINGS.values() if row.field is not None and row.field[0] is cls)
@@ -207,40 +315,99 @@ def resolve(
     environ: Mapping[str, str] = os.environ,
 ) -> Settings:
     """Decide every setting. `flags` holds texts as typed; `config` replaces the user's file."""
-    values = {name: Value(row.default, "default") for name, row in SETTINGS.items()}
+    values, keys = defaults(), dict[str, Value]()
     files = []
     if config is not None and not os.path.exists(config):
         raise SettingError(f"The settings file {config} does not exist.")
     for path in (config or user_file(), PROJECT_FILE):
         if os.path.exists(path):
             files.append(path)
-            values.update(_read(path))
+            read = parse_file(read_text(path), path)
+            values.update(read.values)
+            keys.update(read.keys)
     for name, row in SETTINGS.items():
         if text := environ.get(row.variable):
-            values[name] = Value(_from_variable(row, text), row.variable)
+            values[name] = Value(parse_text(row, text, row.variable), row.variable)
     for name, given in (flags or {}).items():
         if given is not None and given != ():
             flag = f"--{name}"
-            values[name] = Value(_parse(SETTINGS[name], given, (str,), flag), flag)
+            values[name] = Value(parse_value(SETTINGS[name], given, (str,), flag), flag)
     for name, value in values.items():
-        _check_range(SETTINGS[name], value)
-    return Settings(values, tuple(files))
+        check_range(SETTINGS[name], value)
+    return Settings(values, tuple(files), keys, config or user_file())
 
 
-def _read(path: Path) -> dict[str, Value]:
+def defaults() -> dict[str, Value]:
+    return {name: Value(row.default, "default") for name, row in SETTINGS.items()}
+
+
+def read_text(path: Path) -> str:
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        # Line ends as they are: who writes the file again keeps them.
+        return path.read_bytes().decode("utf-8")
     except OSError as error:
         raise SettingError(f"The settings file {path} cannot be read: {error.strerror}.") from error
     except ValueError as error:
         raise SettingError(f"The settings file {path} is not TOML: {error}.") from error
-    values = {}
-    for key, raw in table.items():
-        row = SETTINGS.get(key)
-        if row is None:
-            raise SettingError(f"{path} has the unknown key {key!r}{_nearest(key)}")
-        values[key] = Value(_parse(row, raw, row.kind.toml, f"{key} in {path}"), str(path))
-    return values
+
+
+@dataclass(frozen=True, slots=True)
+class FileContents:
+    values: dict[str, Value]
+    keys: dict[str, Value]
+
+
+def parse_file(text: str, path: Path) -> FileContents:
+    """What a file says, types checked. Raises SettingError with the place."""
+    try:
+        document = tomllib.loads(text)
+    except ValueError as error:
+        raise SettingError(f"The settings file {path} is not TOML: {error}.") from error
+    contents = FileContents({}, {})
+    for key, raw in document.items():
+        if key == KEYS:
+            contents.keys.update(_parse_keys(raw, path))
+        elif key == CHAT.lower() and isinstance(raw, dict):
+            for name, value in raw.items():
+                contents.values[name] = _file_value(name, value, path, key)
+        else:
+            contents.values[key] = _file_value(key, raw, path, None)
+    return contents
+
+
+def _file_value(name: str, raw: Any, path: Path, table: str | None) -> Value:
+    row = row_of(name, f"{path} has the unknown key")
+    if row.table != table:
+        place = f"in the table [{row.table}]" if row.table else "above the first table"
+        raise SettingError(f"{name} belongs {place} of {path}.")
+    return Value(parse_value(row, raw, row.kind.toml, f"{row.key} in {path}"), str(path))
+
+
+_KEY: Final = re.compile(r"[^\s,]+")
+
+
+def _parse_keys(raw: Any, path: Path) -> dict[str, Value]:
+    """The `[keys]` table: action to a key or a list of keys; none switches the action's key off."""
+    if not isinstance(raw, dict):
+        raise SettingError(
+            f'{KEYS} in {path} is {raw!r}, but it must be a table of actions, like stop = "f8".'
+        )
+    found = {}
+    for action, given in raw.items():
+        keys = given if isinstance(given, list) else [given]
+        if not all(isinstance(key, str) and _KEY.fullmatch(key) for key in keys):
+            must = 'a key like "ctrl+r", or a list of them'
+            raise SettingError(f"{KEYS}.{action} in {path} is {given!r}, but it must be {must}.")
+        found[action] = Value(tuple(keys), str(path))
+    return found
+
+
+def row_of(name: str, complaint: str) -> Setting:
+    """The setting called `name`; a SettingError that begins with `complaint` has the nearest name."""
+    row = SETTINGS.get(name)
+    if row is None:
+        raise SettingError(f"{complaint} {name!r}{_nearest(name)}")
+    return row
 
 
 def _nearest(key: str) -> str:
@@ -250,7 +417,7 @@ def _nearest(key: str) -> str:
     return f"; did you mean {near[0]!r}?" if near else "."
 
 
-def _parse(row: Setting, raw: Any, types: tuple[type, ...], where: str) -> Any:
+def parse_value(row: Setting, raw: Any, types: tuple[type, ...], where: str) -> Any:
     """A value, or the several values of a setting that holds many, from a flag, variable or file."""
     items = raw if row.kind.many and isinstance(raw, list | tuple) else [raw]
     parsed = []
@@ -264,18 +431,18 @@ def _parse(row: Setting, raw: Any, types: tuple[type, ...], where: str) -> Any:
     return tuple(parsed) if row.kind.many else parsed[0]
 
 
-def _from_variable(row: Setting, text: str) -> Any:
+def parse_text(row: Setting, text: str, where: str) -> Any:
     """A variable holds one text; for a setting that holds many, it may be a JSON list."""
     raw: Any = text
     if row.kind.many and text.startswith("["):
         try:
             raw = json.loads(text)
         except ValueError as error:
-            raise SettingError(f"{row.variable} is {text!r}, which is no JSON list.") from error
-    return _parse(row, raw, (str,), row.variable)
+            raise SettingError(f"{where} is {text!r}, which is no JSON list.") from error
+    return parse_value(row, raw, (str,), where)
 
 
-def _check_range(row: Setting, value: Value) -> None:
+def check_range(row: Setting, value: Value) -> None:
     """Let the class that owns the field judge it, and say where a bad value stands."""
     if row.field is None or value.origin == "default" or value.value is None:
         return

@@ -35,20 +35,27 @@ COMMANDS = {
 
 
 class Commands(click.Group):
-    """A group whose commands are imported when they are asked for."""
+    """A group whose commands are imported when they are asked for; others may add theirs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        from edge_spec.cli.plugins import plugin_names
+
+        return [*(name for name in plugin_names() if name not in COMMANDS), *COMMANDS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return None
+            from edge_spec.cli.plugins import load_plugin
+
+            return load_plugin(cmd_name)
         command: click.Command = importlib.import_module(f"{__name__}.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from edge_spec.cli.plugins import plugin_summary
+
+        names = self.list_commands(ctx)
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([(name, COMMANDS.get(name) or plugin_summary(name)) for name in names])
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -61,7 +68,7 @@ class Commands(click.Group):
 
 def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        from edge_spec.cli.output import installed_version
+        from edge_spec.versions import installed_version
 
         click.echo(f"edge-spec {installed_version('edge-spec')}")
         ctx.exit()
@@ -78,9 +85,9 @@ def root() -> None:
     the target's own, sooner.
 
     \b
+    edge-spec                                    the chat
     edge-spec run "Write a haiku about caches"
     edge-spec run -m target.gguf -md draft.gguf -f prompt.txt --json
-    edge-spec check target.gguf draft.gguf
     """
 
 
@@ -93,7 +100,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 def _run(args: Sequence[str] | None) -> int:
     try:
-        code = root.main(args, prog_name="edge-spec", standalone_mode=False)
+        code = root.main(_or_chat(args), prog_name="edge-spec", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return error.exit_code
@@ -111,3 +118,12 @@ def _run(args: Sequence[str] | None) -> int:
         report_bug(error)
         return 1
     return code if isinstance(code, int) else 0
+
+
+def _or_chat(args: Sequence[str] | None) -> Sequence[str]:
+    """The arguments; on a terminal, none at all means the chat."""
+    given = sys.argv[1:] if args is None else args
+    streams = (sys.stdin, sys.stdout)
+    if not given and all(stream is not None and stream.isatty() for stream in streams):
+        return ["chat"]
+    return given

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from edge_spec.cli.options import SettingsCommand, resolve_settings, settings_options
+from edge_spec.cli.options import SettingsCommand, chat_settings_options, resolve_settings
 from edge_spec.cli.output import print_json, table
+from edge_spec.settings import KEYS, SETTINGS
 
 
 @click.group("config")
@@ -13,7 +14,8 @@ def command() -> None:
     """Where settings come from.
 
     A flag beats EDGE_SPEC_* variables, which beat ./edge-spec.toml, which beats the user's file,
-    which beats the default. Keys are the long option names: temp = 0.2, ctx-size = 8192.
+    which beats the default. Keys are the long option names: temp = 0.2, ctx-size = 8192. Those of
+    the chat's screen stand in the table [chat], and [keys] gives its actions other keys.
     """
 
 
@@ -35,21 +37,19 @@ def path(as_json: bool) -> None:
 
 @command.command("show", cls=SettingsCommand)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@settings_options
+@chat_settings_options
 @click.pass_context
 def show(ctx: click.Context, config_file: str | None, as_json: bool) -> None:
-    """Every setting's value and where it came from; takes the options that run takes."""
+    """Every setting's value and where it came from; takes the options that chat takes."""
     settings = resolve_settings(ctx, config_file)
+    keys = {f"{KEYS}.{action}": value for action, value in settings.keys.items()}
     if as_json:
-        print_json({name: {"value": v.value, "origin": v.origin} for name, v in settings.values.items()})
+        values = {**settings.values, **keys}
+        print_json({name: {"value": v.value, "origin": v.origin} for name, v in values.items()})
         return
-    table(
-        [["setting", "value", "from"]]
-        + [[name, _text(v.value), v.origin] for name, v in settings.values.items()]
-    )
-
-
-def _text(value: object) -> str:
-    if value is None or value == ():
-        return "-"
-    return repr(value) if isinstance(value, tuple) else str(value)
+    rows = []
+    for name, found in settings.values.items():
+        row = SETTINGS[name]
+        rows.append([row.key, row.text(found.value), found.origin])
+    rows += [[action, " ".join(found.value), found.origin] for action, found in keys.items()]
+    table([["setting", "value", "from"]] + [[name, text or "-", origin] for name, text, origin in rows])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,8 +20,8 @@ def _param(name: str) -> str:
 
 
 def _help(row: Setting) -> str:
-    shown = row.default is not None and row.default != ()
-    return f"{row.help} [{row.default}]" if shown else row.help
+    default = row.text(row.default)
+    return f"{row.help} [{default}]" if default else row.help
 
 
 def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
@@ -34,15 +34,24 @@ def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
 
 
 def settings_options(function: Function) -> Function:
-    """Add an option for every setting, and --config.
+    """Add an option for every setting of a generation, and --config.
 
     Values stay text until `resolve`, which gives flags, variables and files the same errors.
     """
+    return _add_options(function, [row for row in SETTINGS.values() if not row.chat_only])
+
+
+def chat_settings_options(function: Function) -> Function:
+    """Add what `settings_options` adds, and an option for every setting of the chat's screen."""
+    return _add_options(function, list(SETTINGS.values()))
+
+
+def _add_options(function: Function, rows: Sequence[Setting]) -> Function:
     config = click.option(
         "--config", "config_file", metavar="FILE", help="Settings file instead of the user's."
     )
     function = config(function)
-    for row in reversed(SETTINGS.values()):
+    for row in reversed(rows):
         option = click.option(
             *row.flags, f"--{row.name}", _param(row.name),
             metavar=row.metavar, help=_help(row), multiple=row.kind.many, default=None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from edge_spec.config import Decoding
 from edge_spec.errors import SettingError
@@ -57,19 +57,3 @@ def fetch_missing(models: ModelNames, *, quiet: bool) -> None:
         names = {entry.name for entry in entries}
         pairs = (pair.name for pair in catalogue().pairs.values() if set(pair.models) == names)
         pull_all(entries, quiet=quiet, pair=next(pairs, None))
-
-
-def load_options(settings: Settings) -> dict[str, Any]:
-    """What `load_pair` takes besides the two models."""
-    return {
-        "context_size": settings["ctx-size"],
-        "threads": settings["threads"],
-        "threads_batch": settings["threads-batch"],
-        "gpu_layers": settings["gpu-layers"],
-        "draft_gpu_layers": settings["gpu-layers-draft"],
-        "device": settings["device"],
-        "draft_device": settings["device-draft"],
-        "kv_type_k": settings["cache-type-k"],
-        "kv_type_v": settings["cache-type-v"],
-        "flash_attention": settings["flash-attn"],
-    }

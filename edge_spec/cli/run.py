@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from edge_spec.cli.options import SettingsCommand, resolve_settings, settings_options
-from edge_spec.cli.output import INTERRUPTED, print_json, say, versions
+from edge_spec.cli.output import INTERRUPTED, print_json, say
 from edge_spec.errors import UsageError
 from edge_spec.settings import Settings
 
 if TYPE_CHECKING:
+    from edge_spec.cli.isolate import IsolatedPair
     from edge_spec.cli.prepare import ModelNames
     from edge_spec.cli.progress import StatusLine
     from edge_spec.cli.render import AnswerPrinter, AnswerText, Span
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of streaming.")
 @click.option("--trace", metavar="FILE", help="Save every drafted token and its fate, as JSON lines.")
 @click.option("--plain", is_flag=True, help="Do not underline accepted tokens.")
+@click.option("--isolate", is_flag=True, help="Run the models in a process of their own, which may crash.")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 @settings_options
 @click.pass_context
@@ -44,6 +46,7 @@ def command(
     as_json: bool,
     trace: str | None,
     plain: bool,
+    isolate: bool,
     quiet: bool,
     config_file: str | None,
 ) -> None:
@@ -56,7 +59,8 @@ def command(
     from edge_spec.cli.prompt import read_prompt
 
     settings = resolve_settings(ctx, config_file)
-    request = Request(settings, settings.sampling(), settings.decoding(), read_prompt(prompt, file), raw)
+    prompt = read_prompt(prompt, file)
+    request = Request(settings, settings.sampling(), settings.decoding(), prompt, raw, isolate)
     if raw and settings["system"] is not None:
         raise UsageError("A system message needs the chat template, which --raw leaves out.")
     models = chosen_models(settings, request.decoding)
@@ -77,8 +81,9 @@ class Request:
     decoding: Decoding
     prompt: str
     raw: bool
+    isolate: bool
 
-    def start(self, pair: Pair) -> Generator[Event]:
+    def start(self, pair: Pair | IsolatedPair) -> Generator[Event]:
         """The events of the answer; to be closed, for an error may leave them half read."""
         return pair.generate(
             self.prompt,
@@ -104,7 +109,7 @@ class Watcher:
         self._trace = trace
 
     def see(self, event: Event) -> None:
-        from edge_spec.events import Drafted, Finished, Notice, Prefilled, Started, Verified
+        from edge_spec.events import Drafted, Finished, Inspected, Notice, Prefilled, Started, Verified
 
         if self._trace is not None:
             self._trace.write(event)
@@ -119,7 +124,7 @@ class Watcher:
                 self.notices.append(event)
             case Finished():
                 self.finished = event
-            case Started() | Drafted():
+            case Started() | Drafted() | Inspected():
                 pass
 
     def end(self) -> None:
@@ -195,20 +200,24 @@ def _run(
         return finished.reason
 
 
-def _load(request: Request, models: ModelNames, status: StatusLine) -> Pair:
-    from edge_spec.api import load_pair
-    from edge_spec.cli.prepare import load_options
-
+def _load(request: Request, models: ModelNames, status: StatusLine) -> Pair | IsolatedPair:
+    options = request.settings.load_options()
     try:
-        options = load_options(request.settings)
+        if request.isolate:
+            from edge_spec.cli.isolate import IsolatedPair
+
+            return IsolatedPair(models.target, models.draft, on_progress=status.loading, **options)
+        from edge_spec.api import load_pair
+
         return load_pair(models.target, models.draft, on_progress=status.loading, **options)
     finally:
         status.clear()
 
 
-def _trace_header(request: Request, pair: Pair) -> TraceHeader:
+def _trace_header(request: Request, pair: Pair | IsolatedPair) -> TraceHeader:
     from edge_spec.cli.result import model_objects, settings_object
     from edge_spec.trace import TraceHeader
+    from edge_spec.versions import versions
 
     return TraceHeader(versions(), model_objects(pair), settings_object(request.settings, request.decoding))
 

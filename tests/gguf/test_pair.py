@@ -144,18 +144,29 @@ def test_cancel_from_another_thread_keeps_the_partial_answer(twins):
 @pytest.mark.gguf
 @pytest.mark.parametrize("k", [0, 3])
 def test_six_texts_at_once_are_the_texts_alone_but_for_near_ties(tiny_path, monkeypatch, k):
+    check_six_texts(tiny_path, tiny_path, monkeypatch, k)
+
+
+@pytest.mark.pair
+def test_six_texts_at_once_on_the_pair_are_the_texts_alone_but_for_near_ties(
+    target_q4_0_path, draft_q4_0_path, monkeypatch
+):
+    check_six_texts(target_q4_0_path, draft_q4_0_path, monkeypatch, 3)
+
+
+def check_six_texts(target: Path, draft: Path, monkeypatch: pytest.MonkeyPatch, k: int) -> None:
     """Rows that share a decode are summed in another order (docs/architecture.md), so two tokens
     closer than what that order moves may change places; nothing else may."""
     rows: dict[tuple[str, tuple[int, ...]], np.ndarray] = {}
     sample, how = SamplerChain.__call__, ""
 
     def recording(self, logits, history):
-        rows[how, tuple(history)] = logits.copy()
+        rows[how, tuple(history)] = logits.copy()  # the target's: it judges after the draft guessed
         return sample(self, logits, history)
 
     monkeypatch.setattr(SamplerChain, "__call__", recording)
     prompts = [f"Write {word} as a number." for word in ("one", "two", "three", "four", "five", "six")]
-    with edge_spec.load_pair(tiny_path, tiny_path, context_size=256, num_slots=6) as pair:
+    with edge_spec.load_pair(target, draft, context_size=256, num_slots=6) as pair:
         ids = [pair.encode(prompt) for prompt in prompts]
         options = {"sampling": GREEDY, "decoding": decoding(max_tokens=12, draft_max=k)}
         how = "together"

@@ -393,8 +393,34 @@ def test_a_difference_is_excused_only_when_both_choices_come_out_again(
         "tokens": [2, 3],
         "gap": 0.25,
         "largest_logit_difference": largest,
+        "at_truncation_edge": False,
         "excused": excused,
     }
+
+
+def test_a_seeded_difference_is_measured_with_its_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The noise decides between two equal logits, so a small movement can turn only a small gap."""
+    one, two = check_exact.Run((5, 6), plain(1, 2, 0)), check_exact.Run((5, 6), plain(1, 3, 0))
+    monkeypatch.setattr(check_exact, "noise", lambda seed, key, position, ids: np.array([0.5, 0.125]))
+    rows = {id(one): [0.0, 0.0, 1.0, 1.0], id(two): [0.0, 0.0, 1.0, 1.25]}
+    monkeypatch.setattr(
+        check_exact, "row_at", lambda pair, run, position: np.array(rows[id(run)], dtype=np.float32)
+    )
+    arm = {"sampling": edge_spec.Sampling(temperature=2.0, top_k=0), "seed": 3}
+    told = check_exact.explain(None, one, two, arm)  # type: ignore[arg-type]
+    assert (told["gap"], told["largest_logit_difference"], told["at_truncation_edge"]) == (0.75, 0.25, False)
+    assert told["excused"] is False
+
+
+def test_a_token_kept_at_one_width_only_is_at_the_edge_of_truncation(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = check_exact.Run((5, 6), plain(1, 2, 0)), check_exact.Run((5, 6), plain(1, 3, 0))
+    rows = {id(one): [0.0, 0.0, 1.0, 0.75], id(two): [0.0, 0.0, 1.0, 1.25]}
+    monkeypatch.setattr(
+        check_exact, "row_at", lambda pair, run, position: np.array(rows[id(run)], dtype=np.float32)
+    )
+    arm = {"sampling": edge_spec.Sampling(temperature=1.0, top_k=1), "seed": 3}
+    told = check_exact.explain(None, one, two, arm)  # type: ignore[arg-type]
+    assert (told["at_truncation_edge"], told["excused"]) == (True, True)
 
 
 def test_a_text_that_only_ends_early_is_never_excused() -> None:

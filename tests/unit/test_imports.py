@@ -88,9 +88,14 @@ def test_the_mathematics_needs_numpy_and_the_standard_library_only(module: str) 
 
 
 def test_public_names_are_sorted_and_can_be_imported() -> None:
-    assert list(edge_spec.__all__) == sorted(edge_spec.__all__)
+    # Constants first, as ruff sorts them.
+    assert list(edge_spec.__all__) == sorted(edge_spec.__all__, key=lambda name: (not name.isupper(), name))
     for name in edge_spec.__all__:
         assert getattr(importlib.import_module("edge_spec"), name) is not None
+
+
+def test_every_public_name_has_one_home_and_is_listed() -> None:
+    assert set(edge_spec._HOME) == set(edge_spec.__all__) >= set(edge_spec._NAME_AT_HOME)
 
 
 def test_importing_edge_spec_loads_neither_llama_cpp_nor_numpy() -> None:

@@ -128,7 +128,7 @@ def test_an_editable_install_points_at_the_checkout_and_copies_nothing(editable:
         outside = {name for name in archive.namelist() if ".dist-info/" not in name}
         (pointer,) = outside
         assert pointer.endswith(".pth")
-        assert archive.read(pointer).decode().splitlines() == [str(ROOT)]
+        assert set(archive.read(pointer).decode().splitlines()) == {str(ROOT)}  # once a package
 
 
 def test_the_checkout_reads_the_catalogue_in_models() -> None:
