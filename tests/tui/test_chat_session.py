@@ -1,0 +1,445 @@
+"""A conversation without a screen: turns, requests, what is kept when something fails, what is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edge_spec import (
+    ChatRequest,
+    Decoding,
+    EngineCrashedError,
+    Event,
+    Finished,
+    History,
+    Notice,
+    PairSpec,
+    Sampling,
+    TraceReader,
+    UsageError,
+)
+from tests.tui.fake_host import SPEC, VOCABULARY, End, FakeHost, Part, Reading, Script, pair_info, plain, say
+from tui.chat_session import ChatSession
+from tui.chat_settings import ChatSettings
+from tui.conversations import ConversationStore
+from tui.record import Record
+from tui.transcript import Transcript
+
+
+class View:
+    """Remembers what a session said."""
+
+    def __init__(self) -> None:
+        self.transcripts: list[Transcript] = []
+        self.changes: list[tuple[int, int]] = []
+        self.taken_back: list[str] = []
+        self.notices: list[Notice] = []
+
+    def show_transcript(self, transcript: Transcript) -> None:
+        self.transcripts.append(transcript)
+
+    def show_change(self, block: int, span: int) -> None:
+        self.changes.append((block, span))
+
+    def take_back(self, text: str) -> None:
+        self.taken_back.append(text)
+
+    def tell(self, notice: Notice) -> None:
+        self.notices.append(notice)
+
+
+class Chat:
+    """A session with a scripted engine behind it, driven by hand."""
+
+    def __init__(self, store: ConversationStore | None, script: Script, system: str = "") -> None:
+        self.view = View()
+        self.script = script
+        settings = ChatSettings(Sampling(), Decoding(), system)
+        self.session = ChatSession(settings, Record(store, self.view.tell), self.view)
+        self.host = FakeHost(SPEC, script)
+        self.load()
+
+    def load(self, spec: PairSpec = SPEC) -> None:
+        self.session.loading(spec)
+        self.session.loaded(pair_info(spec), VOCABULARY.piece)
+
+    def events(self, request: ChatRequest, *parts: Part) -> Iterator[Event]:
+        self.script.answer(list(parts))
+        return self.host.generate(request)
+
+    def ask(self, text: str, *parts: Part) -> ChatRequest:
+        """A whole turn."""
+        request = self.session.ask(text)
+        for event in self.events(request, *parts):
+            self.session.see([event])
+        return request
+
+    @property
+    def texts(self) -> list[tuple[str, str]]:
+        return [(turn.role, turn.block.text) for turn in self.session.turns]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ConversationStore]:
+    store = ConversationStore(tmp_path / "conversations.sqlite3")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def chat(store: ConversationStore, script: Script) -> Chat:
+    return Chat(store, script)
+
+
+def saved(chat: Chat) -> list[tuple[str, str, str | None]]:
+    record = chat.session.record
+    assert record.store is not None and record.conversation is not None
+    return [(m.role, m.text, m.reason) for m in record.store.load(record.conversation).messages]
+
+
+def test_an_answer_becomes_the_last_turn_without_its_rejected_tokens(chat: Chat) -> None:
+    request = chat.ask("Hi", *say("One", " two", " three"))
+    assert request.messages == ({"role": "user", "content": "Hi"},)
+    assert request.history is None
+    assert chat.texts == [("user", "Hi"), ("assistant", "One two three")]
+    assert " no" in [span.text for span in chat.session.transcript.blocks[1].spans]
+    assert chat.session.state.name == "ready"
+
+
+def test_states_follow_the_answer(chat: Chat) -> None:
+    request = chat.session.ask("Hi")
+    assert chat.session.state.name == "reading"
+    seen = []
+    for event in chat.events(request, Reading(10, 20), *plain("a", "b")):
+        chat.session.see([event])
+        seen.append((chat.session.state.name, chat.session.state.part))
+    assert seen == [
+        ("reading", (0, 20)), ("reading", (10, 20)),
+        ("streaming", None), ("streaming", None), ("ready", None),
+    ]  # fmt: skip
+
+
+def test_the_next_request_has_the_conversation_and_the_ids_of_its_beginning(chat: Chat) -> None:
+    chat.ask("Hi", *plain("a", "b"))
+    request = chat.session.ask("More")
+    assert [m["content"] for m in request.messages] == ["Hi", "ab", "More"]
+    prompt = tuple(VOCABULARY.id(f"<{i}>") for i in range(20))
+    assert request.history == History(2, (*prompt, VOCABULARY.id("a"), VOCABULARY.id("b")))
+
+
+def test_a_system_prompt_is_the_first_message_and_counts_in_the_history(
+    store: ConversationStore, script: Script
+) -> None:
+    chat = Chat(store, script, system="Be brief.")
+    chat.ask("Hi", *plain("a"))
+    request = chat.session.ask("More")
+    assert request.messages[0] == {"role": "system", "content": "Be brief."}
+    assert request.history is not None and request.history.num_messages == 3
+    assert chat.session.transcript.blocks[0].role == "system"
+
+
+def test_another_system_prompt_is_read_with_the_whole_conversation(chat: Chat) -> None:
+    chat.ask("Hi", *plain("a"))
+    chat.session.set_system("Be kind.")
+    assert chat.session.transcript.blocks[0].text == "Be kind."
+    assert chat.session.context_used is None
+    request = chat.session.ask("More")
+    assert request.history is None and request.messages[0]["content"] == "Be kind."
+
+
+def test_another_target_reads_the_whole_conversation(chat: Chat) -> None:
+    chat.ask("Hi", *plain("a"))
+    chat.load(PairSpec("other.gguf", None, {}))
+    assert chat.session.ask("More").history is None
+
+
+def test_another_draft_keeps_what_the_target_knows(chat: Chat) -> None:
+    chat.ask("Hi", *plain("a"))
+    chat.load(PairSpec(SPEC.target, None, {}))
+    assert chat.session.ask("More").history is not None
+
+
+def test_the_context_counts_while_an_answer_comes_and_after_it(chat: Chat) -> None:
+    assert chat.session.context_used == 0
+    request = chat.session.ask("Hi")
+    counts = []
+    for event in chat.events(request, *plain("a", "b")):
+        chat.session.see([event])
+        counts.append(chat.session.context_used)
+    assert counts == [20, 21, 22, 22]
+    assert chat.session.gauges().context_size == 4096
+
+
+def test_nothing_can_be_asked_while_an_answer_is_given_or_nothing_is_loaded(chat: Chat) -> None:
+    chat.session.ask("Hi")
+    session = chat.session
+    for refused in (lambda: session.ask("x"), session.regenerate, session.edit, session.begin):
+        with pytest.raises(UsageError, match="An answer is being given"):
+            refused()
+    other = ChatSession(ChatSettings(Sampling(), Decoding()), Record(None, chat.view.tell), chat.view)
+    with pytest.raises(UsageError, match="No model is loaded"):
+        other.ask("Hi")
+
+
+# -- stopping, and failing
+
+
+def test_a_stopped_answer_keeps_its_text_and_ids(chat: Chat) -> None:
+    request = chat.session.ask("Hi")
+    for event in chat.events(request, *plain("a", "b"), End("cancelled")):
+        chat.session.see([event])
+        chat.session.stop()
+    assert chat.session.state.name == "stopped"
+    assert chat.texts[-1] == ("assistant", "ab")
+    assert saved(chat)[-1] == ("assistant", "ab", "cancelled")
+    history = chat.session.ask("More").history
+    assert history is not None and history.ids[-2:] == (VOCABULARY.id("a"), VOCABULARY.id("b"))
+
+
+def test_a_question_stopped_before_its_first_token_goes_back_into_the_prompt(chat: Chat) -> None:
+    chat.ask("Hi", *plain("a"))
+    request = chat.session.ask("Wrong")
+    for event in chat.events(request, Reading(5, 20), End("cancelled")):
+        chat.session.see([event])
+    assert chat.view.taken_back == ["Wrong"]
+    assert chat.texts == [("user", "Hi"), ("assistant", "a")]
+    assert [block.text for block in chat.session.transcript.blocks] == ["Hi", "a"]
+    assert [text for _, text, _ in saved(chat)] == ["Hi", "a"]
+    assert chat.session.state.name == "ready"
+
+
+def test_an_error_before_the_first_token_gives_the_question_back(chat: Chat) -> None:
+    chat.session.ask("Too long")
+    chat.session.failed("It does not fit.", loading=False, full=True)
+    assert chat.view.taken_back == ["Too long"] and chat.texts == []
+    assert [(b.role, b.text) for b in chat.session.transcript.blocks] == [("error", "It does not fit.")]
+    assert chat.session.state.name == "full"
+
+
+def test_an_error_in_an_answer_keeps_what_there_is(chat: Chat) -> None:
+    request = chat.session.ask("Hi")
+    events = list(chat.events(request, *plain("a", "b")))
+    chat.session.see(events[:-1])
+    chat.session.failed("It broke.", loading=False)
+    assert chat.texts[-1] == ("assistant", "ab") and chat.view.taken_back == []
+    assert chat.session.transcript.blocks[-1].role == "error"
+    assert saved(chat)[-1] == ("assistant", "ab", "error")
+
+
+def test_a_crash_keeps_the_conversation_and_the_next_prompt_is_answered(chat: Chat) -> None:
+    request = chat.session.ask("Hi")
+    chat.session.see(list(chat.events(request, *say("One", " two", " three")))[:3])
+    chat.session.crashed(EngineCrashedError("The engine died.", "SIGKILL"), loading=False)
+    assert chat.session.state.name == "crashed" and "SIGKILL" in chat.session.state.detail
+    assert chat.texts == [("user", "Hi"), ("assistant", "One")]
+    assert all(span.kind != "drafted" for span in chat.session.transcript.blocks[1].spans)
+    assert saved(chat)[-1] == ("assistant", "One", "crashed")
+    chat.load()
+    assert chat.session.state.name == "restarted"
+    chat.ask("Go on", *plain("Yes"))
+    assert chat.texts[-1] == ("assistant", "Yes")
+
+
+def test_what_comes_after_the_end_of_an_answer_changes_nothing(chat: Chat) -> None:
+    request = chat.session.ask("Hi")
+    events = list(chat.events(request, *plain("a")))
+    chat.session.see(events)
+    chat.session.see(events)
+    assert chat.texts[-1] == ("assistant", "a")
+
+
+@pytest.mark.parametrize(
+    ("reason", "state"), [("eog", "ready"), ("stop", "ready"), ("length", "length"), ("context", "full")]
+)
+def test_each_ending_has_its_state(chat: Chat, reason: str, state: str) -> None:
+    chat.ask("Hi", *plain("a"), End(reason))  # type: ignore[arg-type]
+    assert chat.session.state.name == state
+
+
+# -- again, edit, new
+
+
+def test_regenerating_replaces_the_last_answer(chat: Chat) -> None:
+    chat.ask("Hi", *plain("a"))
+    request = chat.session.regenerate()
+    assert [m["content"] for m in request.messages] == ["Hi"]
+    for event in chat.events(request, *plain("b")):
+        chat.session.see([event])
+    assert chat.texts == [("user", "Hi"), ("assistant", "b")]
+    assert [text for _, text, _ in saved(chat)] == ["Hi", "b"]
+
+
+def test_editing_takes_the_last_message_and_its_answer_out(chat: Chat) -> None:
+    chat.ask("Hi", *plain("a"))
+    chat.ask("Wrong", *plain("b"))
+    assert chat.session.edit() == "Wrong"
+    assert chat.texts == [("user", "Hi"), ("assistant", "a")]
+    assert [text for _, text, _ in saved(chat)] == ["Hi", "a"]
+    history = chat.session.ask("Right").history
+    assert history is not None and history.num_messages == 2
+
+
+def test_there_must_be_something_to_regenerate_or_edit(chat: Chat) -> None:
+    with pytest.raises(UsageError, match="no answer yet"):
+        chat.session.regenerate()
+    with pytest.raises(UsageError, match="no message yet"):
+        chat.session.edit()
+
+
+def test_a_new_chat_is_another_conversation_with_the_same_settings(chat: Chat) -> None:
+    chat.ask("Hi", *plain("a"))
+    first = chat.session.record.conversation
+    chat.session.settings.set("temp", "0.2")
+    chat.session.begin()
+    assert chat.texts == [] and chat.session.transcript.blocks == []
+    assert chat.session.context_used == 0
+    assert chat.ask("Ho", *plain("b")).sampling.temperature == 0.2
+    assert chat.session.record.conversation not in (None, first)
+
+
+# -- the store
+
+
+def test_a_conversation_is_resumed_with_ids_settings_and_system_prompt(
+    store: ConversationStore, script: Script
+) -> None:
+    before = Chat(store, script, system="Be brief.")
+    before.session.settings.set("temp", "0.3")
+    before.session.settings.set("draft-max", "5")
+    before.ask("Hi", *say("One", " two", " three"))
+    number = before.session.record.conversation
+    assert number is not None
+    after = Chat(store, script)
+    after.session.open(number)
+    assert after.texts == before.texts
+    assert after.session.settings.system == "Be brief."
+    assert after.session.context_used == before.session.context_used
+    request = after.session.ask("More")
+    assert request.sampling.temperature == 0.3 and request.decoding.draft_max == 5
+    expected = before.session.turns[-1].ids
+    assert request.history == History(3, expected)
+    assert after.session.record.title == "Hi"
+
+
+def test_a_conversation_of_another_target_is_resumed_without_its_ids(
+    store: ConversationStore, script: Script
+) -> None:
+    before = Chat(store, script)
+    before.ask("Hi", *plain("a"))
+    number = before.session.record.conversation
+    assert number is not None
+    after = Chat(store, script)
+    after.load(PairSpec("other.gguf", None, {}))
+    assert after.session.open(number) == SPEC
+    assert after.session.ask("More").history is None
+
+
+def test_a_message_without_an_answer_is_offered_again_when_resumed(
+    store: ConversationStore, script: Script
+) -> None:
+    before = Chat(store, script)
+    before.session.record.say("Unanswered", before.session.settings, SPEC)
+    number = before.session.record.conversation
+    assert number is not None
+    after = Chat(store, script)
+    after.session.open(number)
+    assert after.view.taken_back == ["Unanswered"] and after.texts == []
+
+
+def test_an_answer_is_in_the_store_while_it_streams(chat: Chat) -> None:
+    request = chat.session.ask("Hi")
+    events = list(chat.events(request, *say("One", " two", " three")))
+    chat.session.see(events[:2])
+    number = chat.session.record.conversation
+    assert number is not None and chat.session.record.store is not None
+    (_, answer) = chat.session.record.store.load(number).messages
+    assert (answer.reason, answer.text) == (None, "One")
+    chat.session.see(events[2:])
+    assert saved(chat)[-1] == ("assistant", "One two three", "eog")
+
+
+def test_stats_and_settings_of_each_answer_are_kept(chat: Chat) -> None:
+    chat.session.settings.set("temp", "0")
+    chat.ask("Hi", *say("One", " two", " three"))
+    number = chat.session.record.conversation
+    assert number is not None and chat.session.record.store is not None
+    answer = chat.session.record.store.load(number).messages[-1]
+    assert (answer.stats["drafted"], answer.stats["accepted"]) == (2, 1)
+    assert answer.stats["acceptance_rate"] == 0.5
+    assert answer.settings["temp"] == 0.0 and answer.models == SPEC
+
+
+def test_without_a_store_one_chats_all_the_same(script: Script) -> None:
+    chat = Chat(None, script)
+    chat.ask("Hi", *plain("a"))
+    assert chat.texts == [("user", "Hi"), ("assistant", "a")]
+    with pytest.raises(UsageError):
+        chat.session.open(1)
+    with pytest.raises(UsageError):
+        chat.session.record.rename("x")
+
+
+def test_a_store_that_fails_is_told_once_and_the_chat_goes_on(chat: Chat, store: ConversationStore) -> None:
+    chat.ask("Hi", *plain("a"))
+    store.close()
+    chat.ask("More", *plain("b"))
+    assert chat.texts[-1] == ("assistant", "b")
+    assert [notice.level for notice in chat.view.notices] == ["warning"]
+    assert chat.view.notices[0].text.endswith("The chat goes on without being saved.")
+
+
+# -- traces, notices, speculation
+
+
+def test_a_trace_has_the_answers_that_began_while_it_was_on(chat: Chat, tmp_path: Path) -> None:
+    chat.ask("Before", *plain("x"))
+    path = tmp_path / "answers.trace.jsonl"
+    chat.session.tracing.start(path)
+    chat.ask("One", *plain("a"))
+    chat.ask("Two", *plain("b"))
+    chat.session.tracing.end()
+    chat.ask("After", *plain("y"))
+    with TraceReader(path) as reader:
+        events = list(reader)
+    assert sum(isinstance(event, Finished) for event in events) == 2
+    assert reader.pieces[VOCABULARY.id("a")] == b"a" and VOCABULARY.id("y") not in reader.pieces
+
+
+def test_a_trace_that_nothing_was_written_to_leaves_no_file(chat: Chat, tmp_path: Path) -> None:
+    path = tmp_path / "answers.trace.jsonl"
+    chat.session.tracing.start(path)
+    chat.session.tracing.end()
+    assert not path.exists()
+
+
+def test_another_pair_ends_the_trace(chat: Chat, tmp_path: Path) -> None:
+    chat.session.tracing.start(tmp_path / "answers.trace.jsonl")
+    chat.load(PairSpec("other.gguf", None, {}))
+    assert chat.session.tracing.path is None
+
+
+def test_notices_of_loading_are_told_once(script: Script, store: ConversationStore) -> None:
+    chat = Chat(store, script)
+    notice, other = Notice("warning", "Beware."), Notice("info", "Drafting stops.")
+    chat.session.loaded(pair_info(SPEC, notice), VOCABULARY.piece)
+    chat.ask("Hi", notice, other, *plain("a"))
+    assert chat.view.notices == [notice, other]
+
+
+def test_speculation_is_off_for_a_reason(chat: Chat) -> None:
+    assert chat.session.speculation.on
+    chat.session.settings.speculating = False
+    assert (chat.session.speculation.on, chat.session.speculation.reason) == (False, "you turned it off")
+    assert chat.session.ask("Hi").decoding.draft_max == 0
+    chat.load(PairSpec("target.gguf", None, {}))
+    assert chat.session.speculation.reason == "there is no draft model"
+
+
+def test_alternatives_are_asked_for_while_inspecting_or_always(chat: Chat) -> None:
+    assert chat.ask("a", *plain("x")).inspect == 0
+    chat.session.inspecting = True
+    assert chat.ask("b", *plain("x")).inspect == 5
+    chat.session.inspecting, chat.session.num_alternatives = False, 8
+    assert chat.ask("c", *plain("x")).inspect == 8

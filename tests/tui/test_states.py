@@ -1,0 +1,290 @@
+"""Every state of the chat has its own look and words, and what it says can be done is so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edge_spec import EngineCrashedError, Loading, Notice, PairSpec, PromptTooLongError, SettingError
+from edge_spec.errors import EngineError, ModelFileError
+from tests.tui.conftest import Chatting
+from tests.tui.fake_host import End, Gate, Reading, Round, Script, pair_info, plain
+from tui.states import State, words
+
+
+def looks(chat) -> set[str]:  # type: ignore[no-untyped-def]
+    return {name for name in chat.screen.prompt.classes if name.startswith("-")}
+
+
+async def test_loading_shows_each_model_and_how_far_it_is(chatting: Chatting, script: Script) -> None:
+    target, draft = Gate(), Gate()
+    script.loads.append([Loading("target", 0.5), target, Loading("draft", 0.25), draft])
+    async with chatting(loaded=False) as chat:
+        await chat.until(lambda: chat.words == "loading the target ██████░░░░░░ 50%")
+        assert "-loading" in looks(chat)
+        target.open()
+        await chat.until(lambda: chat.words == "loading the draft ███░░░░░░░░░ 25%")
+        draft.open()
+        await chat.state("ready")
+        assert chat.words == "ready" and "-loading" not in looks(chat)
+
+
+async def test_one_can_type_and_send_while_it_loads(chatting: Chatting, script: Script) -> None:
+    gate = Gate()
+    script.loads.append([gate])
+    script.answer(plain("Hello"))
+    async with chatting(loaded=False) as chat:
+        await chat.state("loading")
+        await chat.press("H", "i", "enter")
+        assert chat.screen.prompt.text == "Hi" and not script.requests
+        assert chat.told[-1] == "This is sent as soon as the models are loaded."
+        gate.open()
+        await chat.until(lambda: chat.texts == ["Hi", "Hello"])
+        assert chat.screen.prompt.text == ""
+
+
+async def test_what_is_changed_after_enter_waits_for_another_enter(
+    chatting: Chatting, script: Script
+) -> None:
+    gate = Gate()
+    script.loads.append([gate])
+    async with chatting(loaded=False) as chat:
+        await chat.press("H", "i", "enter", "!")
+        gate.open()
+        await chat.state("ready")
+        assert chat.screen.prompt.text == "Hi!" and not script.requests
+
+
+async def test_a_long_prompt_shows_how_much_of_it_is_read(chatting: Chatting, script: Script) -> None:
+    gate, script.prompt_tokens = Gate(), 1000
+    script.answer(Reading(250, 1000), gate, plain("x"))
+    async with chatting() as chat:
+        await chat.enter("Hi")
+        await chat.until(lambda: chat.session.state == State("reading", part=(250, 1000)))
+        assert chat.words == "reading the prompt ███░░░░░░░░░ 25% of 1000 tokens · Esc stops"
+        assert "-reading" in looks(chat)
+        gate.open()
+        await chat.state("ready")
+
+
+async def test_a_short_prompt_is_read_without_a_bar(chatting: Chatting, script: Script) -> None:
+    gate = Gate()
+    script.answer(Reading(5, 20), gate, plain("x"))
+    async with chatting() as chat:
+        await chat.enter("Hi")
+        await chat.until(gate.reached.is_set)
+        assert chat.words == "reading the prompt · Esc stops"
+        gate.open()
+        await chat.state("ready")
+
+
+async def test_streaming_shows_a_guess_before_its_verdict(chatting: Chatting, script: Script) -> None:
+    gate = Gate()
+    script.answer(plain("One"), Round((" two", " no"), 1, " three", hold=gate))
+    async with chatting() as chat:
+        await chat.enter("Hi")
+        blocks = chat.session.transcript.blocks
+        await chat.until(lambda: len(blocks) == 2 and len(blocks[1].spans) == 3)
+        assert [span.kind for span in blocks[1].spans] == ["plain", "drafted", "drafted"]
+        assert chat.words == "answering · Esc stops" and "-streaming" in looks(chat)
+        gate.open()
+        await chat.state("ready")
+        assert chat.texts[-1] == "One two three"
+
+
+@pytest.mark.parametrize("where", ["reading", "drafted", "streaming"])
+async def test_esc_stops_wherever_the_answer_is(chatting: Chatting, script: Script, where: str) -> None:
+    gate = Gate()
+    parts = {
+        "reading": [Reading(5, 20), gate, *plain("x")],
+        "drafted": [*plain("One"), Round((" two",), 1, " three", hold=gate)],
+        "streaming": [*plain("One"), gate, *plain("x")],
+    }
+    script.answer(parts[where])
+    async with chatting() as chat:
+        await chat.enter("Hi")
+        await chat.until(gate.reached.is_set)
+        await chat.press("escape")
+        await chat.until(lambda: not chat.session.state.busy)
+        if where == "reading":
+            assert chat.texts == [] and chat.screen.prompt.text == "Hi"
+            assert chat.told[-1] == "There was no answer yet; your message is back in the prompt."
+        else:
+            assert chat.texts == ["Hi", "One"]
+            assert chat.words == "stopped, the partial answer is kept · Ctrl+R asks again"
+            assert "-stopped" in looks(chat)
+        assert all(span.kind != "drafted" for b in chat.session.transcript.blocks for span in b.spans)
+
+
+async def test_a_question_given_back_does_not_overwrite_what_is_being_typed(
+    chatting: Chatting, script: Script
+) -> None:
+    gate = Gate()
+    script.answer(gate)
+    async with chatting() as chat:
+        await chat.enter("First")
+        await chat.until(gate.reached.is_set)
+        await chat.press("N", "e", "w", "escape")
+        await chat.state("ready")
+        assert chat.screen.prompt.text == "New"
+        assert chat.told[-1] == "There was no answer yet; ↑ brings your message back."
+        await chat.press("up")
+        assert chat.screen.prompt.text == "First"
+
+
+async def test_the_end_of_the_tokens_allowed_says_how_to_allow_more(
+    chatting: Chatting, script: Script
+) -> None:
+    script.answer(plain("x"), End("length"))
+    async with chatting(max_tokens="7") as chat:
+        await chat.ask()
+        assert chat.words == "cut off after 7 tokens · Alt+X allows more"
+
+
+async def test_a_full_context_says_what_can_be_done(chatting: Chatting, script: Script) -> None:
+    script.answer(plain("x"), End("context"))
+    async with chatting() as chat:
+        await chat.ask()
+        assert chat.words == (
+            "the context is full · Ctrl+N new chat · Ctrl+E edit · or start with a larger --ctx-size"
+        )
+        assert "-full" in looks(chat)
+
+
+async def test_a_prompt_that_does_not_fit_is_a_full_context_and_stays_in_the_prompt(
+    chatting: Chatting, script: Script
+) -> None:
+    script.answer(PromptTooLongError("The prompt has 5000 tokens, but the context holds 4096."))
+    async with chatting() as chat:
+        await chat.enter("Long text")
+        await chat.state("full")
+        assert chat.screen.prompt.text == "Long text"
+        assert chat.session.transcript.blocks[-1].text.startswith("The prompt has 5000 tokens")
+
+
+async def test_an_engine_error_is_shown_and_the_prompt_keeps_its_text(
+    chatting: Chatting, script: Script
+) -> None:
+    script.answer(EngineError("llama_decode failed with [red]code 1[/red]."))
+    async with chatting() as chat:
+        await chat.enter("Hi")
+        await chat.state("error")
+        assert chat.screen.prompt.text == "Hi" and "-error" in looks(chat)
+        assert chat.session.transcript.blocks[-1].text == "llama_decode failed with [red]code 1[/red]."
+        await chat.ask("Hi")
+        assert chat.texts == ["Hi", "Yes."]
+
+
+async def test_a_crash_is_said_the_engine_restarted_and_the_next_prompt_answered(
+    chatting: Chatting, script: Script
+) -> None:
+    script.answer(plain("One", " two"), EngineCrashedError("The engine was killed (SIGKILL).", "SIGKILL"))
+    gate = Gate()
+    async with chatting() as chat:
+        script.loads.append([Loading("target", 0.5), gate])
+        await chat.enter("Hi")
+        await chat.until(lambda: "50%" in chat.words)
+        assert chat.words == "the engine crashed (SIGKILL) and is being restarted ██████░░░░░░ 50%"
+        assert "-crashed" in looks(chat)
+        gate.open()
+        await chat.state("restarted")
+        assert chat.words == "the engine crashed and was restarted · the conversation was kept"
+        assert chat.texts == ["Hi", "One two"] and script.num_loads == 2
+        assert [b.role for b in chat.session.transcript.blocks] == ["you", "model", "error"]
+        await chat.ask("Go on")
+        assert chat.texts == ["Hi", "One two", "Go on", "Yes."]
+        history = script.requests[-1].history
+        assert history is not None and history.num_messages == 2
+
+
+async def test_a_crash_before_the_first_token_gives_the_message_back(
+    chatting: Chatting, script: Script
+) -> None:
+    script.answer(EngineCrashedError("The engine ended.", None))
+    async with chatting() as chat:
+        await chat.enter("Hi")
+        await chat.state("restarted")
+        assert chat.screen.prompt.text == "Hi" and chat.texts == []
+
+
+async def test_a_crash_while_loading_is_not_tried_again_by_itself(chatting: Chatting, script: Script) -> None:
+    script.loads.append([EngineCrashedError("It died while loading.", "SIGABRT")])
+    async with chatting(loaded=False) as chat:
+        await chat.state("error")
+        assert chat.words == "the engine crashed while loading, see above"
+        assert script.num_loads == 1
+        await chat.enter("Hi")
+        assert chat.screen.prompt.text == "Hi"
+        assert chat.told[-1] == "No model is loaded; F5 chooses one."
+
+
+async def test_a_model_that_cannot_be_loaded_says_why(chatting: Chatting, script: Script) -> None:
+    script.loads.append([ModelFileError("target.gguf is truncated.")])
+    async with chatting(loaded=False) as chat:
+        await chat.state("error")
+        assert chat.session.transcript.blocks[-1].text == "target.gguf is truncated."
+        assert chat.words == "no model is loaded, see above"
+
+
+async def test_without_a_draft_model_speculation_is_off_and_says_so(
+    chatting: Chatting, script: Script
+) -> None:
+    async with chatting(draft_max="0") as chat:
+        assert script.specs == [PairSpec("target.gguf", None, script.specs[0].options)]
+        assert chat.session.speculation.reason == "there is no draft model"
+        await chat.press("f4")
+        assert chat.told[-1] == "There is no draft model; Alt+M chooses one."
+
+
+async def test_the_notices_of_loading_and_of_answers_are_told(chatting: Chatting, script: Script) -> None:
+    script.info = lambda spec: pair_info(spec, Notice("warning", "Trained on [b]2048[/b] tokens."))
+    script.answer(Notice("info", "Drafting stops: it does not pay."), plain("x"))
+    async with chatting() as chat:
+        assert chat.told[-1] == "Trained on [b]2048[/b] tokens."
+        await chat.ask()
+        assert chat.told[-1] == "Drafting stops: it does not pay."
+
+
+def test_every_state_has_words() -> None:
+    names = (
+        "empty", "loading", "ready", "reading", "streaming", "stopping", "stopped", "length", "full",
+        "crashed", "restarted", "error",
+    )  # fmt: skip
+    said = [words(State(name, "detail"), str.upper) for name in names]  # type: ignore[arg-type]
+    assert all(said) and len(set(said)) == len(names)
+
+
+def test_every_state_has_a_look() -> None:
+    sheet = (Path(__file__).parents[2] / "tui" / "app.tcss").read_text(encoding="utf-8")
+    for name in ("empty", "loading", "reading", "streaming", "stopping", "stopped", "length", "full",
+                 "crashed", "restarted", "error"):  # fmt: skip
+        assert f"#prompt.-{name} " in sheet
+
+
+async def test_a_bug_in_a_handler_ends_nothing_and_is_logged(
+    chatting: Chatting, script: Script, no_bugs
+) -> None:  # type: ignore[no-untyped-def]
+    async with chatting() as chat:
+
+        def broken(_events: object) -> None:
+            raise RuntimeError("no such luck")
+
+        good, chat.session.see = chat.session.see, broken  # type: ignore[method-assign]
+        await chat.enter("Hi")
+        await chat.until(lambda: no_bugs)
+        assert any("This is a bug in edge-spec: RuntimeError: no such luck" in words for words in chat.told)
+        chat.session.see = good  # type: ignore[method-assign]
+        chat.session.failed("given up", loading=False)
+        await chat.ask("Again")
+        no_bugs.clear()
+
+
+async def test_settings_that_cannot_be_read_refuse_before_the_screen(tmp_path: Path) -> None:
+    from tui.app import ChatApp
+
+    def unreadable() -> None:
+        raise SettingError("temp is 'hot', but it must be a number.")
+
+    with pytest.raises(SettingError):
+        ChatApp(unreadable)  # type: ignore[arg-type]

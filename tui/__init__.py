@@ -1,0 +1,1 @@
+"""The terminal interface: a Textual app over edge-spec's public API."""

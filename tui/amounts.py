@@ -1,0 +1,33 @@
+"""Numbers in words: bytes, seconds, counts."""
+
+from __future__ import annotations
+
+
+def size_text(num_bytes: float) -> str:
+    """Bytes in powers of 1000, as disks and downloads are sold."""
+    if num_bytes < 1e6:
+        return f"{num_bytes / 1e3:.0f} kB"
+    if num_bytes < 1e9:
+        return f"{num_bytes / 1e6:.0f} MB"
+    return f"{num_bytes / 1e9:.1f} GB"
+
+
+def duration_text(seconds: float) -> str:
+    """A waiting time, as exactly as such a guess deserves: 8 s, 2 min 10 s, 1 h 05 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+def clock_text(seconds: float) -> str:
+    """A place in something that plays: 0:07.3, 12:40.0."""
+    tenths = round(seconds * 10)
+    return f"{tenths // 600}:{tenths % 600 / 10:04.1f}"
+
+
+def count_text(count: int) -> str:
+    """A large count, such as a model's parameters: 135M, 1.5B."""
+    return f"{count / 1e9:.1f}B" if count >= 1e9 else f"{count / 1e6:.0f}M"

@@ -1,0 +1,44 @@
+"""What every program here has in common: colours by name, and how it ends when it must."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from typing import Any, Final
+
+from textual.app import App
+
+_log: Final = logging.getLogger(__name__)
+
+DEFAULT_THEME: Final = "textual-dark"
+
+
+class Program(App[None]):
+    """A full-screen program. `bug` is the error that ended it, if one did."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bug: Exception | None = None
+
+    def _handle_exception(self, error: Exception) -> None:
+        """A bug that nothing caught: end, with the traceback in the log.
+
+        Textual would print it over the terminal; who started the program finds it in `bug`.
+        """
+        _log.error("the program ends", exc_info=error)
+        self.bug = self.bug or error
+        self._return_code = 1
+        if self._exception is None:  # what Textual's tests look at
+            self._exception = error
+            self._exception_event.set()
+        self._close_messages_no_wait()
+
+
+def use_theme(app: App[Any], name: str | None) -> None:
+    """Take the theme of a setting; one that does not exist is told, and the default taken."""
+    if name is not None and name not in app.available_themes:
+        near = difflib.get_close_matches(name, app.available_themes, 1)
+        hint = f'; did you mean "{near[0]}"?' if near else "."
+        app.notify(f'There is no theme "{name}"{hint}', severity="warning", markup=False)
+        name = None
+    app.theme = name or DEFAULT_THEME

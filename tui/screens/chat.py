@@ -1,0 +1,416 @@
+"""The chat: the conversation, the panel beside it, and the prompt below.
+
+The screen shows and passes on. What was said is `ChatSession`'s, what a key or slash command
+does is `Actions`', and waiting for the engine is `EngineThread`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingsMap
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Footer, TextArea
+
+from edge_spec import ChatRequest, EdgeSpecError, Notice, PairSpec, PromptTooLongError, Settings
+from tui.actions import Actions
+from tui.chat_session import ChatSession
+from tui.chat_settings import ChatSettings
+from tui.commands import BY_NAME, COMMANDS, FOOTER, message_of, parse
+from tui.conversations import ConversationStore
+from tui.engine import EngineThread, Host, Mailbox
+from tui.guard import guarded
+from tui.keys import Keys, resolve_keys
+from tui.messages import Crashed, EngineEvents, Failed, Loaded, LoadingProgress
+from tui.program import use_theme
+from tui.record import Record
+from tui.start import missing_models
+from tui.states import State, words
+from tui.transcript import Transcript
+from tui.visible import visible
+from tui.widgets.inspect_bar import InspectBar
+from tui.widgets.panel import FoldedPanel, SpeculationPanel, context_text
+from tui.widgets.prompt import PromptInput
+from tui.widgets.rendered_view import RenderedView
+from tui.widgets.slash_list import SlashList
+from tui.widgets.status import TitleBar, model_names
+from tui.widgets.token_view import TokenView
+
+GAUGE_SECONDS: Final = 0.4
+"""The shortest time between two looks at the gauges; tokens are never held up."""
+
+
+class ChatScreen(Screen[None]):
+    """One chat window. `resolve` decides the settings again, after they were saved."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        resolve: Callable[[], Settings],
+        store: ConversationStore | None,
+        make_host: Callable[[PairSpec], Host],
+    ) -> None:
+        super().__init__()
+        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
+        self.resolve = resolve
+        self.settings = settings
+        self._use_keys(resolve_keys({name: value.value for name, value in settings.keys.items()}))
+        chat = ChatSettings(settings.sampling(), settings.decoding(), settings["system"] or "")
+        self.session = ChatSession(chat, Record(store, self.tell), self)
+        self.session.num_alternatives = settings["inspect"]
+        self.actions = Actions(self)
+        self._make_host = make_host
+        self._send_when_loaded = False
+        self._shown_state: State | None = None
+        self._names: tuple[PairSpec | None, tuple[str, str]] = (None, ("edge-spec", ""))
+        self._gauges_at = 0.0
+
+    def compose(self) -> ComposeResult:
+        yield TitleBar(id="title")
+        with Horizontal(id="middle"):
+            yield TokenView(id="tokens")
+            yield RenderedView(id="rendered")
+            yield SpeculationPanel(id="panel")
+        yield InspectBar(id="inspect")
+        yield FoldedPanel(id="folded")
+        yield SlashList(lambda name: self.key(name), id="commands")
+        yield PromptInput(self.run_key, id="prompt")
+        yield Footer(show_command_palette=False, compact=True)
+
+    def on_mount(self) -> None:
+        loop = asyncio.get_running_loop()
+
+        def schedule(delay: float, call: Callable[[], None]) -> None:
+            loop.call_soon_threadsafe(loop.call_later, delay, call)
+
+        self.engine = EngineThread(Mailbox(self.post_message, schedule), self._make_host)
+        self.engine.start()
+        self.show_transcript(self.session.transcript)
+        self.tokens.show_rejected = self.settings["rejected"]
+        self.tokens.glyphs = self.settings["glyphs"]
+        self.show_rendered(self.settings["rendered"])
+        self.prompt.placeholder = f"Ask something, or type / for commands, {self.key('help')} for help"
+        self.prompt.focus()
+        self.show_all()
+
+    def on_unmount(self) -> None:
+        self.engine.close()
+        self.session.tracing.end()
+
+    # -- parts
+
+    @property
+    def tokens(self) -> TokenView:
+        return self.query_one("#tokens", TokenView)
+
+    @property
+    def rendered(self) -> RenderedView:
+        return self.query_one("#rendered", RenderedView)
+
+    @property
+    def prompt(self) -> PromptInput:
+        return self.query_one("#prompt", PromptInput)
+
+    @property
+    def slash_list(self) -> SlashList:
+        return self.query_one("#commands", SlashList)
+
+    @property
+    def view(self) -> TokenView | RenderedView:
+        """What shows the conversation now."""
+        return self.rendered if self.rendered.display else self.tokens
+
+    # -- keys
+
+    def _use_keys(self, keys: Keys) -> None:
+        """The prompt asks the table by itself; the bindings are for other focuses and the last line."""
+        self.key = keys
+        order = [*FOOTER, *(command.name for command in COMMANDS if command.name not in FOOTER)]
+        self._bindings = BindingsMap(
+            Binding(
+                ",".join(keys.by_command[name]),
+                f"command('{name}')",
+                FOOTER.get(name, BY_NAME[name].summary),
+                key_display=keys(name).replace("Ctrl+", "^"),
+                show=name in FOOTER,
+            )
+            for name in order
+            if keys.by_command[name]
+        )
+
+    def run_key(self, key: str) -> bool:
+        """Do what the table says of a key; False if that is nothing, or nothing now."""
+        name = self.key.command_of(key)
+        if name is None or not self.actions.allows(name):
+            return False
+        self.actions.run(BY_NAME[name])
+        return True
+
+    def action_command(self, name: str) -> None:
+        self.actions.run(BY_NAME[name])
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "command":
+            return self.actions.allows(str(parameters[0]))
+        return super().check_action(action, parameters)
+
+    # -- looking closer
+
+    @property
+    def is_inspecting(self) -> bool:
+        return self.session.inspecting
+
+    def inspect(self, on: bool) -> None:
+        """Walk over the tokens, or go back to the prompt."""
+        if on == self.is_inspecting:
+            return
+        self.session.inspecting = on
+        bar = self.query_one("#inspect", InspectBar)
+        bar.clear()
+        bar.display = on
+        if on:
+            self.show_rendered(False)
+            self.tokens.focus()
+            if self.tokens.cursor is None:
+                self.tokens.move_cursor(0)
+        else:
+            self.tokens.cursor = None
+            self.prompt.focus()
+        self.refresh_bindings()
+
+    @on(TokenView.CursorMoved)
+    @guarded
+    def _cursor_moved(self, event: TokenView.CursorMoved) -> None:
+        self.inspect(True)
+        blocks, turn = self.session.transcript.blocks, self.session.turn_of(event.block)
+        if event.block >= len(blocks) or event.span >= len(blocks[event.block].spans):
+            return  # cut since then
+        block = blocks[event.block]
+        info = block.spans[event.span].info
+        if info is not None and turn is not None and turn.piece is not None:
+            self.query_one("#inspect", InspectBar).show_token(
+                info, block.alternatives_at(event.span), turn.piece
+            )
+
+    @on(TokenView.ScrolledAway)
+    @on(TokenView.BackAtEnd)
+    def _show_what_is_below(self) -> None:
+        tokens = self.tokens
+        is_below = not tokens.at_end and tokens.scroll_offset.y < tokens.max_scroll_y
+        subtitle = f"more below, {self.key('bottom')}" if is_below else ""
+        if subtitle != (tokens.border_subtitle or ""):
+            tokens.border_subtitle = Content(subtitle)
+
+    # -- the prompt
+
+    @on(TextArea.Changed, "#prompt")
+    @guarded
+    def _typed(self, _event: TextArea.Changed) -> None:
+        self.slash_list.offer(self.prompt.text)
+        self._send_when_loaded = False
+
+    def submit(self) -> None:
+        """Do what the prompt says. Its text stays there until that has begun."""
+        text = self.prompt.text
+        if not text.strip():
+            return
+        try:
+            call = parse(text)
+            if call is not None:
+                self.clear_prompt()
+                self.actions.run(call.command, call.argument)
+            elif self.session.info is None and self.session.state.name in ("loading", "crashed"):
+                self._send_when_loaded = True
+                self.tell(Notice("info", "This is sent as soon as the models are loaded."))
+            elif self.session.info is None:
+                self.tell(Notice("warning", f"No model is loaded; {self.key('models')} chooses one."))
+            else:
+                request = self.session.ask(message_of(text))
+                self.clear_prompt()
+                self.send(request)
+        except EdgeSpecError as error:
+            self.tell(Notice("warning", str(error)))
+
+    def send(self, request: ChatRequest) -> None:
+        """Let the engine answer."""
+        self.engine.generate(request)
+        self.show_all()
+
+    def clear_prompt(self) -> None:
+        self.prompt.remember(self.prompt.text)
+        self.prompt.put("")
+
+    def put_into_prompt(self, text: str) -> None:
+        """Replace what stands in the prompt; Up brings that back."""
+        self.prompt.remember(self.prompt.text)
+        self.prompt.put(text)
+        self.prompt.focus()
+
+    # -- settings
+
+    def settings_saved(self) -> None:
+        """The settings file was changed; what concerns loading holds from the next load on.
+
+        Raises SettingError.
+        """
+        before, after = self.settings, self.resolve()
+        self.settings = after
+        use_theme(self.app, after["theme"])
+        self._use_keys(resolve_keys({name: value.value for name, value in after.keys.items()}))
+        self.session.settings.take_changes(before, after)
+        self.session.num_alternatives = after["inspect"]
+        self.tokens.show_rejected, self.tokens.glyphs = after["rejected"], after["glyphs"]
+        if after["rendered"] != before["rendered"]:
+            self.show_rendered(after["rendered"])
+        if after.load_options() != before.load_options():
+            words = f"The models' new settings hold when they are loaded again ({self.key('models')})."
+            self.tell(Notice("info", words))
+        for problem in self.key.problems:
+            self.tell(Notice("warning", problem))
+        self.refresh_bindings()
+        self.show_all()
+
+    # -- models
+
+    def load(self, spec: PairSpec) -> None:
+        """Load a pair, after fetching what the catalogue has of it and the store has not."""
+        missing = missing_models(spec)
+        if not missing:
+            self.session.loading(spec)
+            self.engine.load(spec)
+            self.show_all()
+            return
+
+        def pulled(there: bool | None) -> None:
+            if there:
+                self.load(spec)
+
+        from tui.screens.pull import PullScreen
+
+        self.app.push_screen(PullScreen(missing), pulled)
+
+    # -- what the engine says
+
+    @on(LoadingProgress)
+    @guarded
+    def _loading(self, event: LoadingProgress) -> None:
+        assert self.session.spec is not None
+        self.session.loading(self.session.spec, event.model, (round(100 * event.fraction), 100))
+        self.show_state()
+
+    @on(Loaded)
+    @guarded
+    def _loaded(self, event: Loaded) -> None:
+        self.session.loaded(event.info, event.piece)
+        self.show_all()
+        if self._send_when_loaded:
+            self.submit()
+
+    @on(EngineEvents)
+    @guarded
+    def _engine_events(self, event: EngineEvents) -> None:
+        was_busy = self.session.state.busy
+        self.session.see(event.events)
+        if was_busy and not self.session.state.busy:
+            self.show_all()
+            self.actions.now_idle()
+        else:
+            self.show_state()
+            self._show_what_is_below()
+            # With the tokens, so that the screen is drawn once; at the answer's end in any case.
+            if time.monotonic() - self._gauges_at >= GAUGE_SECONDS:
+                self.show_gauges()
+
+    @on(Failed)
+    @guarded
+    def _failed(self, event: Failed) -> None:
+        full = isinstance(event.error, PromptTooLongError)
+        self.session.failed(event.words, loading=event.loading, full=full)
+        self.show_all()
+        self.actions.now_idle()
+
+    @on(Crashed)
+    @guarded
+    def _crashed(self, event: Crashed) -> None:
+        spec = self.session.spec
+        self.session.crashed(event.error, loading=event.loading)
+        if not event.loading and spec is not None:
+            self.engine.load(spec)
+        self.show_all()
+        self.actions.now_idle()
+
+    # -- what the session says (SessionView)
+
+    def show_transcript(self, transcript: Transcript) -> None:
+        self.tokens.load(transcript)
+        if self.rendered.display:
+            self.rendered.load(transcript)
+
+    def show_change(self, block: int, span: int) -> None:
+        self.tokens.changed(block, span)
+        if self.rendered.display:
+            self.rendered.changed(block, span)
+
+    def take_back(self, text: str) -> None:
+        if self.prompt.text.strip():
+            self.prompt.remember(text)
+            where = f"{self.key('recall')} brings your message back"
+        else:
+            self.prompt.put(text)
+            where = "your message is back in the prompt"
+        self.tell(Notice("info", f"There was no answer yet; {where}."))
+
+    def tell(self, notice: Notice) -> None:
+        severity: Any = "warning" if notice.level == "warning" else "information"
+        self.app.notify(visible(notice.text), severity=severity, markup=False)
+
+    # -- what is shown
+
+    def show_rendered(self, rendered: bool) -> None:
+        """Rendered Markdown, or tokens."""
+        self.tokens.display, self.rendered.display = not rendered, rendered
+        if rendered:
+            self.rendered.load(self.session.transcript)
+
+    def show_all(self) -> None:
+        self.show_title()
+        self.show_state()
+        self.show_gauges()
+
+    def show_title(self) -> None:
+        session = self.session
+        if session.info is not None:
+            self._names = (session.spec, model_names(session.info))
+        elif session.spec is not None and session.spec != self._names[0]:
+            self._names = (session.spec, (session.spec.target, session.spec.draft or ""))
+        self.query_one("#title", TitleBar).show_models(*map(visible, self._names[1]))
+        for view in (self.tokens, self.rendered):
+            view.border_title = Content(visible(session.record.title))
+
+    def show_state(self) -> None:
+        state = self.session.state
+        if state == self._shown_state:
+            return
+        was = self._shown_state
+        self._shown_state = state
+        self.prompt.border_title = Content(visible(words(state, self.key)))
+        if was is None or was.name != state.name:
+            if was is not None:
+                self.prompt.remove_class(f"-{was.name}")
+            self.prompt.add_class(f"-{state.name}")
+            self.refresh_bindings()
+
+    def show_gauges(self) -> None:
+        self._gauges_at = time.monotonic()
+        gauges = self.session.gauges()
+        hint = f"{self.key('speculation')} off measures it"
+        self.query_one("#panel", SpeculationPanel).show(gauges, hint)
+        self.query_one("#folded", FoldedPanel).show(gauges)
+        self.query_one("#title", TitleBar).show_context(context_text(gauges))

@@ -1,0 +1,43 @@
+"""One question before something that cannot be undone."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical
+from textual.widgets import Button, Static
+
+from tui.screens.closing import ClosingModal
+from tui.visible import visible
+
+
+class ConfirmScreen(ClosingModal[bool]):
+    """True if the user means it. The other answer has the focus."""
+
+    BINDINGS: ClassVar = [
+        Binding("escape,n", "dismiss(False)", "No", show=False),
+        Binding("y", "dismiss(True)", "Yes", show=False),
+        Binding("left,right", "app.focus_next", "Other answer", show=False),
+    ]
+
+    def __init__(self, question: str, verb: str) -> None:
+        super().__init__()
+        self._question = question
+        self._verb = verb
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="confirm-box"):
+            yield Static(visible(self._question), markup=False)
+            with Horizontal(id="confirm-answers"):
+                yield Button("Keep", id="keep")
+                yield Button(self._verb, variant="error", id="go")
+
+    def on_mount(self) -> None:
+        self.query_one("#keep").focus()
+
+    @on(Button.Pressed)
+    def _pressed(self, event: Button.Pressed) -> None:
+        self.dismiss(event.button.id == "go")

@@ -1,0 +1,54 @@
+"""Edit one text: a title, a file's name, a system prompt."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widgets import Input, Static, TextArea
+
+from tui.screens.closing import ClosingModal
+from tui.visible import visible
+
+
+class EditScreen(ClosingModal[str | None]):
+    """The text as the user leaves it, or None to keep it as it was.
+
+    A text that has several lines gets several, whatever `multiline` says.
+    """
+
+    CSS_PATH = "edit.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Cancel", show=False),
+        Binding("ctrl+s", "save", "Save", show=False),
+    ]
+
+    def __init__(self, title: str, text: str, multiline: bool = False) -> None:
+        super().__init__()
+        self._title = title
+        self._text = text
+        self._multiline = multiline or "\n" in text
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="edit-box", classes="-lines" if self._multiline else ""):
+            yield Static(visible(self._title), id="edit-title", markup=False)
+            if self._multiline:
+                yield TextArea(self._text, id="edit-text")
+                yield Static("Ctrl+S save   Enter new line   Esc cancel", id="edit-keys", markup=False)
+            else:
+                yield Input(self._text, id="edit-text")
+                yield Static("Enter save   Esc cancel", id="edit-keys", markup=False)
+
+    def on_mount(self) -> None:
+        if self._multiline:
+            area = self.query_one(TextArea)
+            area.move_cursor(area.document.end)
+
+    @on(Input.Submitted)
+    def action_save(self) -> None:
+        """Take the text as it is."""
+        field = self.query_one("#edit-text")
+        self.dismiss(field.text if isinstance(field, TextArea) else self.query_one(Input).value)

@@ -1,0 +1,326 @@
+"""A trace, watched again: the same tokens and gauges as in the chat, without any model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Static
+from textual.worker import get_current_worker
+
+from edge_spec import Cancelled, TraceHeader, UsageError
+from tui.gauges import PlainReference, Speculation, read_gauges
+from tui.player import Player
+from tui.screens.closing import ClosingScreen
+from tui.tape import Tape, read_tape
+from tui.transcript import Block, Transcript
+from tui.visible import visible
+from tui.widgets.inspect_bar import InspectBar
+from tui.widgets.panel import FoldedPanel, SpeculationPanel, context_text
+from tui.widgets.position_line import Position, PositionLine
+from tui.widgets.status import TitleBar
+from tui.widgets.token_view import TokenView
+
+FRAME_S: Final = 1 / 20
+
+_KEYS = "Space play  ←→ round  Home End  + - speed  F3 rejected  F6 inspect  Esc close"
+_INSPECT_KEYS = "←→ token  ↑↓ line  F3 rejected  F6 or Esc back to the rounds"
+
+
+class ReplayScreen(ClosingScreen[None]):
+    """Plays a trace file; `show_rejected` and `glyphs` are how the tokens are shown at first."""
+
+    CSS_PATH = "replay.tcss"
+    # Those that exist in the chat too have its ids, so that a user's own keys count here as well.
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "play", "Play or pause", priority=True),
+        Binding("left", "go(-1)", "A round or token back", priority=True),
+        Binding("right", "go(1)", "A round or token on", priority=True),
+        Binding("home", "edge(-1)", "To the beginning", priority=True),
+        Binding("end", "edge(1)", "To the end", priority=True),
+        Binding("plus,equals_sign", "faster", "Faster", priority=True),
+        Binding("minus", "slower", "Slower", priority=True),
+        Binding("right_square_bracket", "text(1)", "The next text", priority=True),
+        Binding("left_square_bracket", "text(-1)", "The text before", priority=True),
+        Binding("f3", "rejected", "Show or hide rejected tokens", priority=True, id="rejected"),
+        Binding("f6", "inspect", "Look closer at tokens", priority=True, id="inspect"),
+        Binding("f8", "glyphs", "Mark tokens with signs", priority=True, id="glyphs"),
+        Binding("escape", "close", "Close", priority=True),
+    ]
+
+    @dataclass
+    class Read(Message):
+        """The trace was read."""
+
+        tape: Tape
+
+    @dataclass
+    class Unreadable(Message):
+        """The file is no trace; `words` say why."""
+
+        words: str
+
+    def __init__(self, path: Path, *, show_rejected: bool = True, glyphs: bool = False) -> None:
+        super().__init__()
+        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
+        self._path = path
+        self._show_rejected, self._glyphs = show_rejected, glyphs
+        self._tape: Tape | None = None
+        self._player: Player | None = None
+        self._index = 0  # of the text that plays
+        self._transcript = Transcript()
+        self._plain_speed: float | None = None
+        self._inspecting = False
+        self._words = ""
+        self._frame_at = time.monotonic()
+
+    def compose(self) -> ComposeResult:
+        yield TitleBar(id="title")
+        yield Static(id="replay-words", markup=False)
+        with Horizontal(id="replay-middle"):
+            yield TokenView(id="tokens")
+            yield SpeculationPanel(id="panel")
+        yield InspectBar(id="inspect")
+        yield FoldedPanel(id="folded")
+        yield PositionLine(id="position")
+        yield Static(id="replay-keys", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one(InspectBar).display = False
+        self._tokens.show_rejected, self._tokens.glyphs = self._show_rejected, self._glyphs
+        self._tokens.focus()
+        self._tokens.border_title = Content(visible(self._path.name))
+        self._say(f"Reading {self._path}.")
+        self._show_keys()
+        self._read()
+        self.set_interval(FRAME_S, self._next_frame)
+
+    @property
+    def _tokens(self) -> TokenView:
+        return self.query_one("#tokens", TokenView)
+
+    # -- the trace
+
+    @work(thread=True)
+    def _read(self) -> None:
+        worker = get_current_worker()
+        try:
+            tape = read_tape(self._path, lambda: worker.is_cancelled)
+        except Cancelled:
+            return
+        except UsageError as error:
+            self.post_message(self.Unreadable(str(error)))
+        else:
+            self.post_message(self.Read(tape))
+
+    @on(Unreadable)
+    def _unreadable(self, event: Unreadable) -> None:
+        self._fail(event.words)
+
+    def _fail(self, words: str) -> None:
+        """There is nothing to play."""
+        self.add_class("-nothing")
+        self._say(words, bad=True)
+        self.query_one("#replay-keys", Static).update("Esc close")
+
+    @on(Read)
+    def _was_read(self, event: Read) -> None:
+        self._tape = event.tape
+        self.query_one(TitleBar).show_models(*_model_names(event.tape.header))
+        if event.tape.recordings:
+            self._open(0)
+        else:
+            self._fail(event.tape.problem or f"There is no answer in the trace {self._path}.")
+
+    def _open(self, index: int) -> None:
+        """Show a text of the trace, from its beginning."""
+        assert self._tape is not None
+        self._index = index
+        recording = self._tape.recordings[index]
+        player = self._player = Player(recording)
+        reference = PlainReference()
+        player.seek_end()
+        reference.see(player.fold)
+        self._plain_speed = reference.speed
+        player.seek(0)
+        prompt = recording.prompt.strip("\n")
+        blocks = [Block.of_text("you", prompt)] if prompt else []
+        self._transcript = Transcript([*blocks, player.fold.block])
+        self._inspect(False)
+        self._tokens.load(self._transcript)
+        self._show(None)
+
+    # -- time
+
+    def _next_frame(self) -> None:
+        now = time.monotonic()
+        passed, self._frame_at = now - self._frame_at, now
+        if self._player is not None and self._player.playing:
+            self._show(self._player.advance(passed))
+
+    def action_play(self) -> None:
+        if self._player is not None:
+            self._inspect(False)
+            self._show(self._player.toggle())
+
+    def action_faster(self) -> None:
+        if self._player is not None:
+            self._player.faster()
+            self._show(None)
+
+    def action_slower(self) -> None:
+        if self._player is not None:
+            self._player.slower()
+            self._show(None)
+
+    # -- places
+
+    def action_go(self, delta: int) -> None:
+        """A round on or back; a token while inspecting."""
+        if self._inspecting:
+            self._tokens.move_cursor(delta)
+        elif self._player is not None:
+            self._show(self._player.step(delta))
+
+    def action_edge(self, step: int) -> None:
+        """To one end of the recording, or to the first or last token while inspecting."""
+        if self._inspecting:
+            self._tokens.move_cursor_to_edge(step)
+        elif self._player is not None:
+            self._show(self._player.seek(0) if step < 0 else self._player.seek_end())
+
+    def action_text(self, delta: int) -> None:
+        if self._tape is not None and self._tape.recordings:
+            self._open((self._index + delta) % len(self._tape.recordings))
+
+    # -- looking closer
+
+    def action_rejected(self) -> None:
+        self._tokens.show_rejected = not self._tokens.show_rejected
+
+    def action_glyphs(self) -> None:
+        self._tokens.glyphs = not self._tokens.glyphs
+
+    def action_inspect(self) -> None:
+        if self._player is not None:
+            self._inspect(not self._inspecting)
+
+    def action_close(self) -> None:
+        if self._inspecting:
+            self._inspect(False)
+        else:
+            self.dismiss()
+
+    def _inspect(self, on: bool) -> None:
+        """Walk over tokens with the cursor, the recording paused; or go back to rounds."""
+        self._inspecting = on
+        bar = self.query_one(InspectBar)
+        bar.display = on
+        if on and self._player is not None:
+            self._player.playing = False
+            if self._tokens.cursor is None:
+                bar.clear()
+                self.call_after_refresh(self._place_cursor)  # the bar takes lines from the tokens
+            self._show(None)
+        elif not on:
+            self._tokens.cursor = None
+        self._show_keys()
+
+    def _place_cursor(self) -> None:
+        if self._inspecting and self._tokens.cursor is None:
+            self._tokens.move_cursor(0)
+
+    @on(TokenView.CursorMoved)
+    def _cursor_moved(self, event: TokenView.CursorMoved) -> None:
+        """A key or a click chose a token."""
+        if self._tape is None or self._tokens.cursor is None:
+            return
+        if not self._inspecting:
+            self._inspect(True)
+        block = self._transcript.blocks[event.block]
+        info = block.spans[event.span].info
+        if info is not None:
+            self.query_one(InspectBar).show_token(info, block.alternatives_at(event.span), self._tape.piece)
+
+    # -- what is seen
+
+    def _show(self, first: int | None) -> None:
+        """Show the player's place; `first` is the first span that changed."""
+        player, tape = self._player, self._tape
+        assert player is not None and tape is not None
+        if first is not None:
+            self._tokens.changed(len(self._transcript.blocks) - 1, first)
+        gauges = read_gauges(
+            player.fold,
+            _speculation(tape.header.settings, player),
+            plain_speed=self._plain_speed,
+            context_used=player.fold.stats.prompt_tokens + player.fold.stats.completion_tokens,
+            context_size=_context_size(tape.header.settings),
+        )
+        self.query_one(SpeculationPanel).show(gauges)
+        self.query_one(FoldedPanel).show(gauges)
+        self.query_one(TitleBar).show_context(context_text(gauges))
+        self.query_one(PositionLine).position = Position(
+            "playing" if player.playing else "ended" if player.at_end else "paused",
+            player.fold.reading,
+            player.num_rounds,
+            len(player.recording.rounds),
+            player.clock,
+            player.recording.duration,
+            player.speed,
+            self._index + 1,
+            len(tape.recordings),
+        )
+        self._show_words(player, tape)
+
+    def _show_words(self, player: Player, tape: Tape) -> None:
+        """Why the trace ends early, else the last notice."""
+        if tape.problem is not None:
+            self._say(tape.problem, bad=True)
+        else:
+            self._say(player.notice.text if player.notice is not None else "")
+
+    def _say(self, words: str, *, bad: bool = False) -> None:
+        if words == self._words:
+            return  # an update lays the whole screen out anew, which is too much for every frame
+        self._words = words
+        shown = self.query_one("#replay-words", Static)
+        shown.update(visible(words))
+        shown.set_class(bad, "-bad")
+        shown.display = bool(words)
+
+    def _show_keys(self) -> None:
+        self.query_one("#replay-keys", Static).update(_INSPECT_KEYS if self._inspecting else _KEYS)
+
+
+def _model_names(header: TraceHeader) -> tuple[str, str]:
+    """Target and draft by their files, as the trace's header has them."""
+    names = []
+    for role in ("target", "draft"):
+        model = header.files.get(role)
+        file = model.get("file") if isinstance(model, Mapping) else None
+        names.append(visible(Path(str(file)).stem) if file else "")
+    return names[0] or "a trace", names[1]
+
+
+def _speculation(settings: Mapping[str, Any], player: Player) -> Speculation:
+    """Whether this text is drafted for, as far as it has come."""
+    drafted = any(one.num_drafted for one in player.recording.rounds)
+    draft_max = settings.get("draft_max")
+    longest = max((one.num_drafted for one in player.recording.rounds), default=0)
+    stats = player.recording.steps[-1].stats
+    return Speculation(drafted, draft_max if isinstance(draft_max, int) else longest, stats.reason)
+
+
+def _context_size(settings: Mapping[str, Any]) -> int | None:
+    size = settings.get("ctx_size", settings.get("context_size"))
+    return size if isinstance(size, int) else None

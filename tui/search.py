@@ -1,0 +1,104 @@
+"""Words of a search: how texts are cut into them, how a query is put to FTS5, what is shown of a hit."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+TOKENIZER: Final = "unicode61 remove_diacritics 2"
+
+_LETTER: Final = r"[^\W_]"  # and digits: what the tokenizer makes words of
+_WORD: Final = re.compile(f"{_LETTER}+")
+# Chinese and Japanese, which have no spaces between words.
+_IDEOGRAPHS: Final = re.compile(
+    "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003fffd]+"
+)
+_BEFORE: Final = 24
+_LENGTH: Final = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """A line of a text, and the (start, end) of each place in it that was searched for."""
+
+    text: str
+    marks: tuple[tuple[int, int], ...] = ()
+
+
+def indexable(text: str) -> str:
+    """`text` as the index takes it: ideographs as pairs, so that any two or more of them are found.
+
+    "读写锁" gives "读写 写锁 锁": as in a query, a word of the index may go on behind what is typed.
+    """
+    if text.isascii():
+        return text
+    return _IDEOGRAPHS.sub(lambda run: f" {' '.join(_pairs(run[0]))} {run[0][-1]} ", text)
+
+
+def query_words(query: str) -> list[str]:
+    """The words that must all occur, the last letters of each perhaps missing."""
+    return _WORD.findall(_IDEOGRAPHS.sub(r" \g<0> ", unicodedata.normalize("NFC", query)))
+
+
+def match_expression(words: Sequence[str]) -> str:
+    """An FTS5 query for the texts that have all of `words`, each perhaps only as a beginning.
+
+    Quoted, a word is never taken for syntax.
+    """
+    cut = (_pairs(word) or [word] if _IDEOGRAPHS.match(word) else [word] for word in words)
+    return " ".join(f'"{part}"*' for parts in cut for part in parts)
+
+
+def like_patterns(words: Sequence[str]) -> list[str]:
+    """LIKE patterns that such a text has all of; a word has none of LIKE's own signs in it."""
+    return [f"%{word}%" for word in words]
+
+
+def snippet(text: str, words: Sequence[str]) -> Snippet:
+    """The first place in `text` that has one of the words, as one line."""
+    wanted = re.compile("|".join(map(_pattern, words)))
+    first = wanted.search(fold(text))
+    start = max(0, first.start() - _BEFORE) if first is not None else 0
+    if first is not None and start:  # not in the middle of a word, if there is a space before the place
+        start = text.find(" ", start, first.start()) + 1 or start
+    line = one_line(text[start : start + 2 * _LENGTH])
+    line = ("…" if start else "") + line
+    if len(line) > _LENGTH:
+        line = line[: _LENGTH - 1] + "…"
+    return Snippet(line, tuple(place.span() for place in wanted.finditer(fold(line))))
+
+
+def one_line(text: str) -> str:
+    """`text` with every run of spaces, line ends and control characters as one space."""
+    return " ".join("".join(" " if unicodedata.category(c) == "Cc" else c for c in text).split())
+
+
+def fold(text: str) -> str:
+    """`text` without case and diacritics, character by character, so that places stay what they are."""
+    return text.translate(_FOLDED)
+
+
+def _pattern(word: str) -> str:
+    """Finds a word in a folded text, at its beginning."""
+    before = "" if _IDEOGRAPHS.match(word) else f"(?<!{_LETTER})"
+    return before + re.escape(fold(word))
+
+
+def _pairs(run: str) -> list[str]:
+    return [run[index : index + 2] for index in range(len(run) - 1)]
+
+
+class _Folded(dict[int, str]):
+    """Character to folded character, as `str.translate` asks for it; each is worked out once."""
+
+    def __missing__(self, code: int) -> str:
+        parts = unicodedata.normalize("NFD", chr(code))
+        lower = parts[0].lower() if all(map(unicodedata.combining, parts[1:])) else chr(code)
+        self[code] = lower if len(lower) == 1 else chr(code)
+        return self[code]
+
+
+_FOLDED: Final = _Folded()

@@ -1,0 +1,60 @@
+"""Which pair a chat begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import edge_spec
+from edge_spec import PairSpec, SettingError, Settings
+
+_CHOICES: Final = ("model", "draft-model", "pair")
+
+
+def first_pair(settings: Settings, last: PairSpec | None) -> PairSpec | None:
+    """What the user named, else the default pair if it is here, else the pair used last if it is.
+
+    None: the user has to choose. Raises SettingError for a name that nothing has.
+    """
+    default = chosen_pair(settings)
+    if any(settings.origin(name) != "default" for name in _CHOICES) or not missing_models(default):
+        return default
+    if last is not None and _are_here(name for name in (last.target, last.draft) if name is not None):
+        return replace(last, options=settings.load_options())
+    return None
+
+
+def chosen_pair(settings: Settings) -> PairSpec:
+    """The models of -m and -md, and what the pair has where they are silent.
+
+    As in `edge-spec run`: a target of the user's own has no draft unless -md names one, and
+    without drafting none is loaded. Raises SettingError for an unknown pair.
+    """
+    target, draft = settings["model"], settings["draft-model"]
+    if target is None:
+        pairs = {pair.name: pair for pair in edge_spec.catalogue()}
+        pair = pairs.get(settings["pair"])
+        if pair is None:
+            known = ", ".join(pairs)
+            raise SettingError(f'There is no pair called "{settings["pair"]}"; there are {known}.')
+        target, draft = pair.target, draft or pair.draft
+    if settings.decoding().draft_max == 0:
+        draft = None
+    return PairSpec(target, draft, settings.load_options())
+
+
+def missing_models(spec: PairSpec) -> list[str]:
+    """The models of a pair that the catalogue has and the store has not."""
+    pairs = edge_spec.catalogue()
+    known = {name for pair in pairs for name in (pair.target, pair.draft)}
+    here = {name for pair in pairs if pair.installed for name in (pair.target, pair.draft)}
+    doubtful = [name for name in (spec.target, spec.draft) if name in known and name not in here]
+    return [name for name in doubtful if name is not None and not _are_here([name])]
+
+
+def _are_here(names: Iterable[str]) -> bool:
+    """Whether all of these are in the store, or files elsewhere."""
+    stored = {model.name for model in edge_spec.list_models() if model.problem is None}
+    return all(name in stored or Path(name).expanduser().is_file() for name in names)
