@@ -31,8 +31,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, TextIO
 
-import numpy as np
-
 from edge_spec.errors import OutputError, UsageError
 from edge_spec.events import Drafted, Event, Finished, Inspected, Notice, Prefilled, Started, Verified
 from edge_spec.text import Piece
@@ -369,4 +367,6 @@ def _proposal(value: Any, where: str) -> Proposal:
 
 
 def _single(token: int, prob: float) -> Dist:
+    import numpy as np  # slow to import: see types
+
     return Dist(np.array([token], dtype=np.int64), np.array([prob], dtype=np.float64))

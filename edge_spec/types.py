@@ -9,13 +9,17 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    # Slow to import, and an interface that only passes these values on does without it.
+    import numpy as np
+    from numpy.typing import NDArray
 
-Logits = NDArray[np.float32]
-"""One row of raw scores, shape (n_vocab,), or several, shape (n_rows, n_vocab)."""
+    Logits = NDArray[np.float32]
+    """One row of raw scores, shape (n_vocab,), or several, shape (n_rows, n_vocab)."""
+else:
+    Logits = Any
 
 Message = Mapping[str, str]
 """{"role": "system" | "user" | "assistant", "content": text}"""

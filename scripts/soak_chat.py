@@ -20,6 +20,7 @@ if __name__ == "__main__":
 
 import argparse
 import json
+import os
 import random
 import statistics
 import sys
@@ -57,7 +58,7 @@ COMMANDS = [
     *("/system You are a pirate.", "/clear", "/theme textual-light", "/theme textual-dark"),
     *("//slash", "/nonsense"),
 ]
-WORDS = ["one", "zwei", "три", "🙂", "\t", "\n"]
+WORDS = ["one", "zwei", "три", "🙂", "\t"]
 
 
 @dataclass
@@ -123,6 +124,8 @@ def main() -> int:
         folder = Path(name)
         (folder / "models").mkdir()
         (folder / "models" / path.name).symlink_to(path)
+        # Only this model: a random key must not fetch another.
+        os.environ.update(PIP_NO_INDEX="1", PIP_FIND_LINKS="", HF_HUB_OFFLINE="1")
         arguments = ["-m", str(path), "-md", str(path), "-c", "2048", "-n", "256"]
         with chat(arguments, folder, folder / "models") as terminal:
             time.sleep(5)

@@ -280,7 +280,7 @@ class Actions:
     # -- what is shown
 
     def rendered(self, _argument: str) -> None:
-        self._screen.show_rendered(not self._screen.rendered.display)
+        self._screen.show_rendered(self._screen.rendered is None)
 
     def rejected(self, _argument: str) -> None:
         tokens = self._screen.tokens

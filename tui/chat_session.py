@@ -23,6 +23,7 @@ from edge_spec import (
     PairSpec,
     Prefilled,
     Started,
+    TextStream,
     UsageError,
     Verified,
 )
@@ -99,6 +100,7 @@ class ChatSession:
         self._view = view
         self._piece: Piece | None = None
         self._plain = PlainReference()
+        self._text = TextStream(_no_piece)
         self._begin_transcript()
 
     # -- what there is
@@ -290,13 +292,13 @@ class ChatSession:
                 case Started() | Prefilled(model="target") if self.state.name == "reading":
                     self.state = State("reading", part=fold.reading)
                 case Verified(verdict=verdict):
-                    self.record.grow(verdict.tokens)
+                    self.record.grow(verdict.tokens, "".join(map(self._text.push, verdict.tokens)))
                     if self.state.name == "reading":
                         self.state = State("streaming")
                 case Notice() if self.info is None or event not in self.info.notices:
                     self._view.tell(event)
         self._plain.see(fold)
-        self.record.flush(fold.block.text)
+        self.record.flush()
         if first is not None:
             self._show_change(fold.block, first)
         if fold.finished is not None:
@@ -360,6 +362,7 @@ class ChatSession:
         turn = Turn("assistant", Block("model"), piece=self._piece)
         decoding = self.settings.effective
         self.fold = AnswerFold(turn.block, self._piece, decoding.stop)
+        self._text = TextStream(self._piece, decoding.stop)
         self._add(turn)
         self.record.answer(self.settings)
         self.state = State("reading")
@@ -426,5 +429,10 @@ class ChatSession:
             self._take_back()
             return False
         turn.ids = (*fold.prompt_ids, *turn.block.token_ids)
-        self.record.finish(reason, fold.block.text, fold.stats, fold.prompt_ids)
+        self.record.grow((), self._text.flush())
+        self.record.finish(reason, fold.stats, fold.prompt_ids)
         return True
+
+
+def _no_piece(token: int) -> bytes:
+    raise AssertionError(f"no answer is being given, but token {token} came")

@@ -30,7 +30,7 @@ class Record:
         self._conversation: int | None = None
         self._answer: int | None = None
         self._tokens: list[int] = []
-        self._num_characters = 0
+        self._text = ""
         self._complained = False
 
     @property
@@ -81,26 +81,27 @@ class Record:
 
     def answer(self, settings: ChatSettings) -> None:
         """The model begins to answer, with these settings."""
-        self._answer, self._tokens, self._num_characters = None, [], 0
+        self._answer, self._tokens, self._text = None, [], ""
         self._write_in(lambda store, number: store.set_settings(number, settings.plain()))
         self._write_in(self._begin_answer)
 
-    def grow(self, tokens: Sequence[int]) -> None:
-        """The answer has these tokens more."""
+    def grow(self, tokens: Sequence[int], text: str) -> None:
+        """The answer has these tokens more, and this text."""
         self._tokens += tokens
+        self._text += text
 
-    def flush(self, text: str) -> None:
-        """Save what has come of the answer, which now reads `text`."""
-        answer, tokens, new = self._answer, self._tokens, text[self._num_characters :]
-        if answer is None or not (tokens or new):
+    def flush(self) -> None:
+        """Save what has come of the answer since the last flush."""
+        answer, tokens, text = self._answer, self._tokens, self._text
+        if answer is None or not (tokens or text):
             return
         # Whether or not it can be written now, the store has it from here on.
-        self._tokens, self._num_characters = [], len(text)
-        self._write(lambda store: store.append(answer, new, tokens))
+        self._tokens, self._text = [], ""
+        self._write(lambda store: store.append(answer, text, tokens))
 
-    def finish(self, reason: str, text: str, stats: Stats, prompt_ids: Sequence[int]) -> None:
-        """The answer has ended, and reads `text`."""
-        self.flush(text)
+    def finish(self, reason: str, stats: Stats, prompt_ids: Sequence[int]) -> None:
+        """The answer has ended."""
+        self.flush()
         answer, plain = self._answer, _plain(stats)
         if answer is not None:
             self._write(lambda store: store.finish(answer, reason=reason, stats=plain, prompt_ids=prompt_ids))

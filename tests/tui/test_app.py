@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
+from textual.css.query import NoMatches
+from textual.worker import WorkerFailed
 
 import edge_spec
 from edge_spec import CataloguePair, InstalledModel, PairSpec, SettingError, resolve_settings
@@ -354,7 +356,7 @@ async def test_the_settings_of_the_screen_are_taken(chatting: Chatting) -> None:
     async with chatting(theme="nord", glyphs="on", rejected="off", rendered="on", inspect="7") as chat:
         assert chat.app.theme == "nord"
         assert chat.screen.tokens.glyphs and not chat.screen.tokens.show_rejected
-        assert chat.screen.rendered.display and chat.session.num_alternatives == 7
+        assert chat.screen.rendered is not None and chat.session.num_alternatives == 7
 
 
 async def test_an_unknown_theme_is_told_and_the_default_taken(chatting: Chatting) -> None:
@@ -416,3 +418,10 @@ async def test_closing_ends_the_engine(chatting: Chatting, script: Script) -> No
     while not script.num_closed and time.monotonic() < deadline:
         time.sleep(0.01)
     assert script.num_closed
+
+
+async def test_a_palette_that_is_closed_while_it_searches_does_not_end_the_chat(chatting: Chatting) -> None:
+    async with chatting() as chat:
+        chat.app._handle_exception(WorkerFailed(NoMatches("No nodes match 'CommandList'")))
+        await chat.ask()
+        assert chat.app.bug is None and chat.app.is_running

@@ -220,12 +220,14 @@ async def test_f2_shows_rendered_markdown_without_rejected_text_and_back(
         await chat.ask()
         await chat.press("f2")
         view = chat.screen.rendered
-        assert view.display and not chat.screen.tokens.display
+        assert view is not None and not chat.screen.tokens.display
         await chat.until(lambda: view.query("MarkdownH1"))
         shown = "\n".join(str(block.render()) for block in view.query("MarkdownBlock, Static"))
         assert "Some bold text." in shown and " no" not in shown
         await chat.press("f2")
         assert chat.screen.tokens.display and not view.display
+        await chat.press("f2")
+        assert chat.screen.rendered is view and view.display
 
 
 async def test_the_rendered_view_follows_an_answer(chatting: Chatting, script: Script) -> None:
@@ -237,7 +239,7 @@ async def test_the_rendered_view_follows_an_answer(chatting: Chatting, script: S
         gate.open()
         await chat.state("ready")
         await chat.until(
-            lambda: "One two" in "".join(str(b.render()) for b in chat.screen.rendered.query("MarkdownBlock"))
+            lambda: "One two" in "".join(str(b.render()) for b in chat.screen.query("MarkdownBlock"))
         )
 
 
@@ -267,6 +269,7 @@ async def test_f6_walks_over_tokens_and_esc_leaves(chatting: Chatting, script: S
 
 async def test_while_inspecting_answers_come_with_alternatives(chatting: Chatting, script: Script) -> None:
     async with chatting() as chat:
+        chat.session.num_alternatives = 0  # the setting that keeps none otherwise
         await chat.ask()
         await chat.press("f6")
         chat.screen.prompt.focus()

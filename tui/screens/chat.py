@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from textual import on
 from textual.app import ComposeResult
@@ -38,10 +38,12 @@ from tui.visible import visible
 from tui.widgets.inspect_bar import InspectBar
 from tui.widgets.panel import FoldedPanel, SpeculationPanel, context_text
 from tui.widgets.prompt import PromptInput
-from tui.widgets.rendered_view import RenderedView
 from tui.widgets.slash_list import SlashList
 from tui.widgets.status import TitleBar, model_names
 from tui.widgets.token_view import TokenView
+
+if TYPE_CHECKING:
+    from tui.widgets.rendered_view import RenderedView
 
 GAUGE_SECONDS: Final = 0.4
 """The shortest time between two looks at the gauges; tokens are never held up."""
@@ -67,6 +69,7 @@ class ChatScreen(Screen[None]):
         self.session.num_alternatives = settings["inspect"]
         self.actions = Actions(self)
         self._make_host = make_host
+        self._rendered: list[RenderedView] = []  # made when it is first wanted
         self._send_when_loaded = False
         self._shown_state: State | None = None
         self._names: tuple[PairSpec | None, tuple[str, str]] = (None, ("edge-spec", ""))
@@ -76,7 +79,6 @@ class ChatScreen(Screen[None]):
         yield TitleBar(id="title")
         with Horizontal(id="middle"):
             yield TokenView(id="tokens")
-            yield RenderedView(id="rendered")
             yield SpeculationPanel(id="panel")
         yield InspectBar(id="inspect")
         yield FoldedPanel(id="folded")
@@ -111,8 +113,9 @@ class ChatScreen(Screen[None]):
         return self.query_one("#tokens", TokenView)
 
     @property
-    def rendered(self) -> RenderedView:
-        return self.query_one("#rendered", RenderedView)
+    def rendered(self) -> RenderedView | None:
+        """The rendered view while it is shown."""
+        return next((view for view in self._rendered if view.display), None)
 
     @property
     def prompt(self) -> PromptInput:
@@ -125,7 +128,7 @@ class ChatScreen(Screen[None]):
     @property
     def view(self) -> TokenView | RenderedView:
         """What shows the conversation now."""
-        return self.rendered if self.rendered.display else self.tokens
+        return self.rendered or self.tokens
 
     # -- keys
 
@@ -350,12 +353,12 @@ class ChatScreen(Screen[None]):
 
     def show_transcript(self, transcript: Transcript) -> None:
         self.tokens.load(transcript)
-        if self.rendered.display:
+        if self.rendered is not None:
             self.rendered.load(transcript)
 
     def show_change(self, block: int, span: int) -> None:
         self.tokens.changed(block, span)
-        if self.rendered.display:
+        if self.rendered is not None:
             self.rendered.changed(block, span)
 
     def take_back(self, text: str) -> None:
@@ -375,9 +378,17 @@ class ChatScreen(Screen[None]):
 
     def show_rendered(self, rendered: bool) -> None:
         """Rendered Markdown, or tokens."""
-        self.tokens.display, self.rendered.display = not rendered, rendered
-        if rendered:
-            self.rendered.load(self.session.transcript)
+        self.tokens.display = not rendered
+        for view in self._rendered:
+            view.display = rendered
+            if rendered:
+                view.load(self.session.transcript)
+        if rendered and not self._rendered:
+            from tui.widgets.rendered_view import RenderedView  # slow to import, and rarely wanted at once
+
+            self._rendered.append(RenderedView(self.session.transcript, id="rendered"))
+            self.query_one("#middle").mount(*self._rendered, after="#tokens")
+            self.show_title()
 
     def show_all(self) -> None:
         self.show_title()
@@ -391,7 +402,7 @@ class ChatScreen(Screen[None]):
         elif session.spec is not None and session.spec != self._names[0]:
             self._names = (session.spec, (session.spec.target, session.spec.draft or ""))
         self.query_one("#title", TitleBar).show_models(*map(visible, self._names[1]))
-        for view in (self.tokens, self.rendered):
+        for view in (self.tokens, *self._rendered):
             view.border_title = Content(visible(session.record.title))
 
     def show_state(self) -> None:

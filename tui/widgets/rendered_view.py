@@ -34,17 +34,25 @@ class RenderedView(VerticalScroll):
     """
     BINDINGS: ClassVar = []
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, transcript: Transcript, *, id: str | None = None) -> None:
         super().__init__(id=id, can_focus=False)
-        self._transcript = Transcript()
+        self._transcript = transcript
         self._last: Block | None = None
         self._streaming: Markdown | None = None
         self._shown = ""
         self._due = False
 
+    def on_mount(self) -> None:
+        self._show()
+
     def load(self, transcript: Transcript) -> None:
         """Show this one from its beginning, or the last part of it."""
         self._transcript = transcript
+        if self.is_mounted:
+            self._show()
+
+    def _show(self) -> None:
+        transcript = self._transcript
         self._last = self._streaming = None
         self.remove_children()
         blocks = transcript.blocks[-MOST_BLOCKS:]
@@ -59,6 +67,8 @@ class RenderedView(VerticalScroll):
     def changed(self, block: int, span: int) -> None:
         """A block was added, or the last one grew."""
         changed = self._transcript.blocks[block]
+        if not self.is_mounted:
+            return  # all of it will be shown then
         if changed is not self._last:
             self.mount(*self._widgets_of(changed))
             self.call_after_refresh(self.scroll_end, animate=False)
