@@ -232,7 +232,7 @@ def _table() -> dict[str, Setting]:
         s("glyphs", SWITCH, False, "Mark tokens with signs beside the colours.", CHAT, (), "on|off"),
         s("rejected", SWITCH, True, "Show rejected and discarded tokens.", CHAT, (), "on|off"),
         s("rendered", SWITCH, False, "Show answers as rendered Markdown.", CHAT, (), "on|off"),
-        s("inspect", _count(20), 5, kept, CHAT),
+        s("inspect", _count(20), 0, kept, CHAT),
     ]  # fmt: skip
     return {row.name: row for row in rows}
 

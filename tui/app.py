@@ -40,7 +40,6 @@ class ChatApp(Program):
         make_host: Callable[[PairSpec], Host] = EngineHost,
     ) -> None:
         super().__init__()
-        self.use_command_palette = True
         settings = resolve()
         self._store, problem = _opened(path)
         self._problems = [problem] if problem else []

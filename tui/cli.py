@@ -70,6 +70,8 @@ def _run(app: Program) -> None:
 
 
 def _check_terminal() -> None:
+    if "TEXTUAL_DRIVER" in os.environ:  # something else than a terminal shows it: --web's server
+        return
     streams = (sys.stdin, sys.stdout)
     if not all(stream is not None and stream.isatty() for stream in streams):
         raise UsageError("This needs a terminal; edge-spec run answers without one.")
@@ -91,7 +93,7 @@ def _serve(port: int) -> None:
     from textual_serve.server import Server
 
     command = shlex.join([sys.executable, "-m", "edge_spec.cli", *_without_web(sys.argv[1:])])
-    Server(command, host="localhost", port=port).serve()
+    Server(command, host="localhost", port=port, title="edge-spec").serve()
 
 
 def _without_web(arguments: Sequence[str]) -> list[str]:

@@ -22,6 +22,22 @@ class Program(App[None]):
         super().__init__()
         self.bug: Exception | None = None
 
+    def action_command_palette(self) -> None:
+        """Look for a command."""
+        self._search()
+
+    def search_themes(self) -> None:
+        """Look for a theme."""
+        from textual.theme import ThemeProvider
+
+        self._search(providers=[ThemeProvider], placeholder="Search for themes…")
+
+    def _search(self, **options: Any) -> None:
+        from tui.screens.palette import Palette
+
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette(**options))
+
     def _handle_exception(self, error: Exception) -> None:
         """A bug that nothing caught: end, with the traceback in the log.
 

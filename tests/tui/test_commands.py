@@ -305,3 +305,13 @@ async def test_a_command_runs_from_the_palette(chatting: Chatting) -> None:
         await chat.pilot.pause(0.3)
         await chat.press("enter")
         await chat.until(lambda: not chat.session.settings.speculating)
+
+
+async def test_enter_pressed_twice_in_the_palette_closes_only_the_palette(chatting: Chatting) -> None:
+    async with chatting() as chat:
+        await chat.press("ctrl+t")
+        palette = chat.app.screen
+        palette.dismiss()
+        palette.dismiss()
+        await chat.until(lambda: top(chat) == "ChatScreen")
+        await chat.ask()

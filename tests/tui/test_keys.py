@@ -306,7 +306,9 @@ async def test_the_page_keys_scroll_the_conversation_from_the_prompt(
 # -- the program
 
 
-@pytest.mark.parametrize(("key", "screen"), [("f1", "HelpScreen"), ("ctrl+p", "CommandPalette")])
+@pytest.mark.parametrize(
+    ("key", "screen"), [("f1", "HelpScreen"), ("ctrl+p", "Palette"), ("ctrl+t", "Palette")]
+)
 async def test_these_keys_open_a_screen_that_esc_closes(chatting: Chatting, key: str, screen: str) -> None:
     async with chatting() as chat:
         await chat.press(key)
