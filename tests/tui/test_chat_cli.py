@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import pty
+import shlex
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import click
@@ -151,6 +153,42 @@ def test_web_without_its_extra_says_what_to_install(
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     code, _, err = invoke(capsys, "chat", "--web")
     assert (code, err) == (2, "edge-spec: --web needs textual-serve: pip install 'edge-spec[web]'.\n")
+
+
+def test_web_serves_this_very_command_on_this_machine_only(
+    installed: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = []
+
+    class Server:
+        def __init__(self, command: str, *, host: str, port: int, title: str) -> None:
+            served.append((shlex.split(command), host, port, title))
+
+        def serve(self) -> None: ...
+
+    module = types.ModuleType("textual_serve.server")
+    module.Server = Server  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "textual_serve", types.ModuleType("textual_serve"))
+    monkeypatch.setitem(sys.modules, "textual_serve.server", module)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: True)
+    arguments = ["chat", "--web", "--port", "8765", "-m", "my model.gguf"]
+    monkeypatch.setattr(sys, "argv", ["edge-spec", *arguments])
+    code, out, err = invoke(capsys, *arguments)
+    assert (code, out, err) == (0, "", "")
+    program = [sys.executable, "-m", "edge_spec.cli"]
+    wanted = [*program, "chat", "--port", "8765", "-m", "my model.gguf"]
+    assert served == [(wanted, "localhost", 8765, "edge-spec")]
+
+
+def test_behind_a_web_page_no_terminal_is_asked_for(
+    installed: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEXTUAL_DRIVER", "textual.drivers.web_driver:WebDriver")
+    ran = []
+    monkeypatch.setattr("tui.cli._run", ran.append)
+    assert invoke(capsys, "chat", "-m", "x.gguf")[0] == 0
+    assert type(ran[0]).__name__ == "ChatApp"
+    ran[0].on_unmount()
 
 
 async def test_the_replay_program_plays_a_trace_and_ends_with_its_screen(tmp_path: Path) -> None:
