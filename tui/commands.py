@@ -47,10 +47,10 @@ def _table() -> tuple[Command, ...]:
     drafting, view, program = "Speculation and sampling", "What is shown", "The program"
     c = Command
     return (
-        c("send", "enter", "Send the prompt, or do what the slash command says", prompt),
-        c("newline", "ctrl+j,shift+enter,alt+enter", "A new line; Shift+Enter too, where it arrives", prompt),
-        c("recall", "up", "The prompt before, from the first line", prompt),
-        c("recall-next", "down", "The prompt after, from the last line", prompt),
+        c("send", "enter", "Send, or do what the slash command says", prompt),
+        c("newline", "ctrl+j,shift+enter,alt+enter", "A new line, as Shift+Enter where it arrives", prompt),
+        c("recall", "up", "Bring back what was sent before", prompt),
+        c("recall-next", "down", "On again to what was sent after it", prompt),
         c("complete", "tab", "Complete a slash command", prompt),
         c("stop", "escape", "Stop the answer and keep what is there", answer, ("stop",)),
         c("regenerate", "ctrl+r", "Answer the last message again", answer, ("regen",)),
