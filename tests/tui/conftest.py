@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
@@ -10,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.content import Content
 from textual.pilot import Pilot
 
@@ -75,8 +77,17 @@ class Chat:
         deadline = time.monotonic() + PATIENCE_S
         while not what():
             assert time.monotonic() < deadline, "it did not come to that"
-            await self.pilot.pause(0.005)
-        await self.pilot.pause()
+            await asyncio.sleep(0.002)
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Let everything be done that was asked of the widgets, and what they asked of others.
+
+        Pilot waits until the process uses no CPU; on a busy machine that takes much longer.
+        """
+        for _ in range(3):
+            await self.pilot._wait_for_screen()
+        self.app.screen._on_timer_update()
 
     async def state(self, name: str) -> None:
         await self.until(lambda: self.session.state.name == name)
@@ -84,13 +95,12 @@ class Chat:
     async def type(self, text: str) -> None:
         """Put a text into the prompt, as a paste would."""
         self.screen.prompt.put(text)
-        await self.pilot.pause()
+        await self.settle()
 
     async def enter(self, text: str) -> None:
         """Type a text and press Enter."""
         await self.type(text)
-        await self.pilot.press("enter")
-        await self.pilot.pause()
+        await self.press("enter")
 
     async def ask(self, text: str = "Hi") -> None:
         """A whole turn."""
@@ -99,8 +109,10 @@ class Chat:
         await self.until(lambda: not self.session.state.busy and len(self.session.turns) == count + 2)
 
     async def press(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
-        await self.pilot.pause()
+        for key in keys:
+            character = {"space": " ", "slash": "/"}.get(key, key if len(key) == 1 else None)
+            self.app.post_message(events.Key(key, character))
+            await self.settle()
 
     @property
     def texts(self) -> list[str]:

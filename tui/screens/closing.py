@@ -33,5 +33,5 @@ class ClosingScreen(Screen[Result]):
             self.dismiss(self._waiting[0])
 
 
-class ClosingModal(ClosingScreen[Result], ModalScreen[Result]):
-    """The same for a modal screen."""
+class ClosingModal(ModalScreen[Result], ClosingScreen[Result]):
+    """The same for a modal screen; its first base is the one whose look Textual takes."""

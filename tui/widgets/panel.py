@@ -68,12 +68,16 @@ class SpeculationPanel(Widget):
                 self.refresh(Region(0, y, self.content_size.width, 1))
 
     def on_resize(self) -> None:
-        self._lines = self._laid_out()
+        self._lay_out()
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
         if self.is_mounted:
-            self._lines = self._laid_out()
+            self._lay_out()
+
+    def _lay_out(self) -> None:
+        self._lines = self._laid_out()
+        self.refresh()
 
     def render_line(self, y: int) -> Strip:
         width, style = self.content_size.width, self.visual_style
