@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from edge_spec.cli.options import (
         resolve_settings as command_settings,
     )
+    from edge_spec.cli.output import harmless, size_text
+    from edge_spec.cli.prepare import chosen_models
     from edge_spec.config import Decoding, ModelSettings, Sampling
     from edge_spec.conversation import History
     from edge_spec.errors import (
@@ -139,15 +141,18 @@ _HOME = {
     "catalogue": "models.library",
     "chat_settings_options": "cli.options",
     "check_models": "models.library",
+    "chosen_models": "cli.prepare",
     "command_settings": "cli.options",
     "decode_event": "trace",
     "encode_event": "trace",
     "estimate_pair": "models.library",
+    "harmless": "cli.output",
     "list_models": "models.library",
     "load_pair": "api",
     "pull_models": "models.library",
     "resolve_settings": "settings",
     "save_settings": "settings_file",
+    "size_text": "cli.output",
     "store_path": "models.store",
     "user_settings_file": "settings",
 }
@@ -216,15 +221,18 @@ __all__ = [
     "catalogue",
     "chat_settings_options",
     "check_models",
+    "chosen_models",
     "command_settings",
     "decode_event",
     "encode_event",
     "estimate_pair",
+    "harmless",
     "list_models",
     "load_pair",
     "pull_models",
     "resolve_settings",
     "save_settings",
+    "size_text",
     "store_path",
     "user_settings_file",
 ]

@@ -63,7 +63,10 @@ def decode(line: Mapping[str, Any]) -> Event:
     if not isinstance(name, str) or name not in _EVENTS:
         raise ValueError(f"there is no event {name!r}")
     fields = {key: value for key, value in line.items() if key != "event"}
-    event: Event = from_plain(_EVENTS[name], fields, name)
+    try:
+        event: Event = from_plain(_EVENTS[name], fields, name)
+    except OverflowError as error:  # JSON's integers have no end
+        raise ValueError("a number in it is too large") from error
     return event
 
 

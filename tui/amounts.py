@@ -1,15 +1,6 @@
-"""Numbers in words: bytes, seconds, counts."""
+"""Numbers in words: seconds, counts."""
 
 from __future__ import annotations
-
-
-def size_text(num_bytes: float) -> str:
-    """Bytes in powers of 1000, as disks and downloads are sold."""
-    if num_bytes < 1e6:
-        return f"{num_bytes / 1e3:.0f} kB"
-    if num_bytes < 1e9:
-        return f"{num_bytes / 1e6:.0f} MB"
-    return f"{num_bytes / 1e9:.1f} GB"
 
 
 def duration_text(seconds: float) -> str:

@@ -366,8 +366,10 @@ class ChatSession:
         self._add(turn)
         self.record.answer(self.settings)
         self.state = State("reading")
+        header = self.info.header
+        header = replace(header, settings={**header.settings, **self.settings.used()})
         try:
-            self.tracing.answer(self.info.header, self._piece)
+            self.tracing.answer(header, self._piece)
         except EdgeSpecError as error:
             self._view.tell(Notice("warning", str(error)))
         inspect = self.num_alternatives or (NUM_INSPECTED if self.inspecting else 0)

@@ -62,6 +62,12 @@ class ChatSettings:
         values = {name: self._get(row) for name, row in _rows().items()}
         return {**values, "speculating": self.speculating}
 
+    def used(self) -> dict[str, Any]:
+        """Every setting of the next answer as a trace's header has it, K and the coupling those in force."""
+        values = {name.replace("-", "_"): self._get(row) for name, row in _rows().items()}
+        decoding = self.effective
+        return {**values, "draft_max": decoding.draft_max, "coupling": decoding.coupling_name}
+
     def restore(self, plain: Mapping[str, Any]) -> None:
         """Take over what `plain()` gave; a value that is no longer understood is left alone."""
         rows = _rows()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from edge_spec import PairEstimate
-from tui.amounts import size_text
+from edge_spec import PairEstimate, size_text
 
 
 def memory_words(estimate: PairEstimate) -> str:

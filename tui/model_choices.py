@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_spec import CataloguePair, InstalledModel, PairSpec
-from tui.amounts import count_text, size_text
+from edge_spec import CataloguePair, InstalledModel, PairSpec, size_text
+from tui.amounts import count_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,8 @@ from typing import Final
 
 from textual.content import Content
 
-from edge_spec import PairSpec
+from edge_spec import PairSpec, harmless
 from tui.model_choices import Choice, is_pair_of, is_target_of
-from tui.visible import visible
 from tui.widgets.filter_list import Row
 
 FILE: Final = "file"
@@ -20,7 +19,7 @@ NO_DRAFT: Final = "none"
 
 
 def _row(key: str, name: str, facts: str, *, in_use: bool = False) -> Row:
-    name, facts = visible(name), visible(facts)
+    name, facts = harmless(name), harmless(facts)
     look = Content.assemble((name, "bold"), "  ● in use" if in_use else "", "\n", (facts, "dim"))
     return Row(key, look, f"{name} {facts}")
 

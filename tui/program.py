@@ -7,8 +7,6 @@ import logging
 from typing import Any, Final
 
 from textual.app import App
-from textual.css.query import NoMatches
-from textual.worker import WorkerFailed
 
 _log: Final = logging.getLogger(__name__)
 
@@ -43,10 +41,6 @@ class Program(App[None]):
 
         Textual would print it over the terminal; who started the program finds it in `bug`.
         """
-        if isinstance(error, WorkerFailed) and isinstance(error.error, NoMatches):
-            # Textual's palette looks for its own list when it was closed in the middle of a search.
-            _log.warning("a screen was closed while it searched: %s", error)
-            return
         _log.error("the program ends", exc_info=error)
         self.bug = self.bug or error
         self._return_code = 1

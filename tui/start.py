@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import edge_spec
-from edge_spec import PairSpec, SettingError, Settings
+from edge_spec import PairSpec, Settings, chosen_models
 
 _CHOICES: Final = ("model", "draft-model", "pair")
 
@@ -27,22 +27,10 @@ def first_pair(settings: Settings, last: PairSpec | None) -> PairSpec | None:
 
 
 def chosen_pair(settings: Settings) -> PairSpec:
-    """The models of -m and -md, and what the pair has where they are silent.
-
-    As in `edge-spec run`: a target of the user's own has no draft unless -md names one, and
-    without drafting none is loaded. Raises SettingError for an unknown pair.
-    """
-    target, draft = settings["model"], settings["draft-model"]
-    if target is None:
-        pairs = {pair.name: pair for pair in edge_spec.catalogue()}
-        pair = pairs.get(settings["pair"])
-        if pair is None:
-            known = ", ".join(pairs)
-            raise SettingError(f'There is no pair called "{settings["pair"]}"; there are {known}.')
-        target, draft = pair.target, draft or pair.draft
-    if settings.decoding().draft_max == 0:
-        draft = None
-    return PairSpec(target, draft, settings.load_options())
+    """The pair that `edge-spec run` would take. Raises SettingError for an unknown one."""
+    pairs = {pair.name: pair for pair in edge_spec.catalogue()}
+    chosen = chosen_models(settings, settings.decoding(), pairs)
+    return PairSpec(chosen.target, chosen.draft, settings.load_options())
 
 
 def missing_models(spec: PairSpec) -> list[str]:

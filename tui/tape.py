@@ -117,8 +117,6 @@ def read_tape(path: Path, cancelled: Callable[[], bool] = lambda: False) -> Tape
             problem = str(error)
         except KeyError as error:
             problem = f"The trace {path} is damaged: it names token {error} without its text."
-        except OverflowError:
-            problem = f"The trace {path} is damaged: a number in it is too large."
         recordings = tuple(recorder.recording() for recorder in recorders if recorder.has_steps)
         return Tape(path, reader.header, recordings, problem, reader.pieces)
 

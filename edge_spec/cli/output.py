@@ -6,7 +6,6 @@ import json
 import os
 import re
 import sys
-import unicodedata
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,20 +13,22 @@ import click
 
 INTERRUPTED: Final = 130
 
+_SIGNS: Final[dict[int, str]] = {
+    **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"},
+    0x7F: "\u2421",
+    **dict.fromkeys(range(0x80, 0xA0), "\ufffd"),
+}
+
 # Its line ends are JSON's layout: inside a string they would be escaped.
 _NUMBERS: Final = re.compile(r"\[\n\s*([-+\d.,e\s]+?)\n\s*\]")
 
 
 def harmless(text: str) -> str:
-    """`text` with control characters made visible, so that no model can steer a terminal."""
-    return "".join(_visible(c) if unicodedata.category(c) == "Cc" and c not in "\n\t" else c for c in text)
+    """`text` with control characters made visible, so that no model can steer a terminal.
 
-
-def _visible(control: str) -> str:
-    code = ord(control)
-    if code < 0x20:
-        return chr(0x2400 + code)
-    return "\u2421" if code == 0x7F else "\ufffd"
+    Line ends and tabs stay.
+    """
+    return text.translate(_SIGNS)
 
 
 def say(text: str) -> None:
@@ -57,7 +58,7 @@ def _is_utf8() -> bool:
     return (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
 
 
-def size_text(num_bytes: int) -> str:
+def size_text(num_bytes: float) -> str:
     """Bytes for people, in powers of 1000 as disks and downloads are sold."""
     if num_bytes < 1_000_000:
         return f"{num_bytes / 1000:.0f} kB"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from edge_spec.config import Decoding
 from edge_spec.errors import SettingError
@@ -21,20 +22,28 @@ class ModelNames:
     draft: str | None
 
 
-def chosen_models(settings: Settings, decoding: Decoding) -> ModelNames:
-    """The models of -m and -md, and what the pair has where they are silent.
+class KnownPair(Protocol):
+    """What is asked here of a pair of the catalogue."""
+
+    @property
+    def target(self) -> str: ...
+
+    @property
+    def draft(self) -> str | None: ...
+
+
+def chosen_models(settings: Settings, decoding: Decoding, pairs: Mapping[str, KnownPair]) -> ModelNames:
+    """The models of -m and -md, and what the pair has where they are silent; `pairs` are those known.
 
     With K = 0 there is no draft. A target of the user's own has none unless -md names one:
-    the pair's would rarely fit.
+    the pair's would rarely fit. Raises SettingError for an unknown pair.
     """
-    from edge_spec.models.catalogue import catalogue
-
     target, draft = settings["model"], settings["draft-model"]
     if target is None:
         name = settings["pair"]
-        pair = catalogue().pairs.get(name)
+        pair = pairs.get(name)
         if pair is None:
-            known = ", ".join(catalogue().pairs)
+            known = ", ".join(pairs)
             raise SettingError(f'There is no pair called "{name}"; there are {known}.')
         target = pair.target
         draft = draft or pair.draft

@@ -57,13 +57,14 @@ def command(
     """
     from edge_spec.cli.prepare import chosen_models, fetch_missing
     from edge_spec.cli.prompt import read_prompt
+    from edge_spec.models.catalogue import catalogue
 
     settings = resolve_settings(ctx, config_file)
     prompt = read_prompt(prompt, file)
     request = Request(settings, settings.sampling(), settings.decoding(), prompt, raw, isolate)
     if raw and settings["system"] is not None:
         raise UsageError("A system message needs the chat template, which --raw leaves out.")
-    models = chosen_models(settings, request.decoding)
+    models = chosen_models(settings, request.decoding, catalogue().pairs)
     writer = _trace_writer(trace)
     with writer or contextlib.nullcontext():
         fetch_missing(models, quiet=quiet)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from textual.css.query import NoMatches
-from textual.worker import WorkerFailed
 
 import edge_spec
 from edge_spec import CataloguePair, InstalledModel, PairSpec, SettingError, resolve_settings
@@ -421,7 +420,14 @@ async def test_closing_ends_the_engine(chatting: Chatting, script: Script) -> No
 
 
 async def test_a_palette_that_is_closed_while_it_searches_does_not_end_the_chat(chatting: Chatting) -> None:
+    async def search() -> None:
+        raise NoMatches("No nodes match 'CommandList'")
+
     async with chatting() as chat:
-        chat.app._handle_exception(WorkerFailed(NoMatches("No nodes match 'CommandList'")))
+        await chat.press("ctrl+p")
+        palette = chat.app.screen
+        worker = palette.run_worker(search())
+        await chat.until(lambda: worker.is_finished)
+        await chat.press("escape")
         await chat.ask()
         assert chat.app.bug is None and chat.app.is_running

@@ -407,6 +407,19 @@ def test_a_trace_has_the_answers_that_began_while_it_was_on(chat: Chat, tmp_path
     assert reader.pieces[VOCABULARY.id("a")] == b"a" and VOCABULARY.id("y") not in reader.pieces
 
 
+def test_a_trace_says_how_its_answers_were_made(chat: Chat, tmp_path: Path) -> None:
+    """A replay cuts the text where it was cut then."""
+    path = tmp_path / "answers.trace.jsonl"
+    chat.session.settings.restore({"stop": ["###"], "temp": 0.5})
+    chat.session.settings.speculating = False
+    chat.session.tracing.start(path)
+    chat.ask("One", *plain("a"))
+    chat.session.tracing.end()
+    with TraceReader(path) as reader:
+        settings = reader.header.settings
+    assert (settings["stop"], settings["temp"], settings["draft_max"]) == (["###"], 0.5, 0)
+
+
 def test_a_trace_that_nothing_was_written_to_leaves_no_file(chat: Chat, tmp_path: Path) -> None:
     path = tmp_path / "answers.trace.jsonl"
     chat.session.tracing.start(path)

@@ -11,10 +11,10 @@ import pytest
 from textual.content import Content
 
 import edge_spec
-from edge_spec import Cancelled, CataloguePair
+from edge_spec import Cancelled, CataloguePair, size_text
 from edge_spec.errors import FetchError
 from tests.tui.alone import alone, until
-from tui.amounts import clock_text, count_text, duration_text, size_text
+from tui.amounts import clock_text, count_text, duration_text
 from tui.downloads import DownloadMeter
 from tui.screens.pull import PullScreen
 from tui.widgets.download_row import DownloadRow

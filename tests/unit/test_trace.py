@@ -251,6 +251,11 @@ BAD = {
         + '{"event":"drafted","slot":0,"proposal":{"tokens":[1],"parents":[],"drawn":[null],"source":""}}\n',
         "proposal has 1 tokens, 0 parents and 1 drawn",
     ),
+    "a huge number": (
+        HEAD + f'{{"event":"drafted","slot":0,"proposal":{{"tokens":[{10**30}],"parents":[-1],'
+        '"drawn":[0.5],"source":""}}\n',
+        "beyond line 2: a number in it is too large",
+    ),
     "bad pieces": (HEAD + '{"pieces": {"x": "y"}}\n', "beyond line 2"),
 }
 

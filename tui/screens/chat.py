@@ -19,7 +19,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Footer, TextArea
 
-from edge_spec import ChatRequest, EdgeSpecError, Notice, PairSpec, PromptTooLongError, Settings
+from edge_spec import ChatRequest, EdgeSpecError, Notice, PairSpec, PromptTooLongError, Settings, harmless
 from tui.actions import Actions
 from tui.chat_session import ChatSession
 from tui.chat_settings import ChatSettings
@@ -34,7 +34,6 @@ from tui.record import Record
 from tui.start import missing_models
 from tui.states import State, words
 from tui.transcript import Transcript
-from tui.visible import visible
 from tui.widgets.inspect_bar import InspectBar
 from tui.widgets.panel import FoldedPanel, SpeculationPanel, context_text
 from tui.widgets.prompt import PromptInput
@@ -372,7 +371,7 @@ class ChatScreen(Screen[None]):
 
     def tell(self, notice: Notice) -> None:
         severity: Any = "warning" if notice.level == "warning" else "information"
-        self.app.notify(visible(notice.text), severity=severity, markup=False)
+        self.app.notify(harmless(notice.text), severity=severity, markup=False)
 
     # -- what is shown
 
@@ -401,9 +400,9 @@ class ChatScreen(Screen[None]):
             self._names = (session.spec, model_names(session.info))
         elif session.spec is not None and session.spec != self._names[0]:
             self._names = (session.spec, (session.spec.target, session.spec.draft or ""))
-        self.query_one("#title", TitleBar).show_models(*map(visible, self._names[1]))
+        self.query_one("#title", TitleBar).show_models(*map(harmless, self._names[1]))
         for view in (self.tokens, *self._rendered):
-            view.border_title = Content(visible(session.record.title))
+            view.border_title = Content(harmless(session.record.title))
 
     def show_state(self) -> None:
         state = self.session.state
@@ -411,7 +410,7 @@ class ChatScreen(Screen[None]):
             return
         was = self._shown_state
         self._shown_state = state
-        self.prompt.border_title = Content(visible(words(state, self.key)))
+        self.prompt.border_title = Content(harmless(words(state, self.key)))
         if was is None or was.name != state.name:
             if was is not None:
                 self.prompt.remove_class(f"-{was.name}")

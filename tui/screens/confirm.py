@@ -10,8 +10,8 @@ from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Button, Static
 
+from edge_spec import harmless
 from tui.screens.closing import ClosingModal
-from tui.visible import visible
 
 
 class ConfirmScreen(ClosingModal[bool]):
@@ -30,7 +30,7 @@ class ConfirmScreen(ClosingModal[bool]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="confirm-box"):
-            yield Static(visible(self._question), markup=False)
+            yield Static(harmless(self._question), markup=False)
             with Horizontal(id="confirm-answers"):
                 yield Button("Keep", id="keep")
                 yield Button(self._verb, variant="error", id="go")

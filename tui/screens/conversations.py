@@ -19,14 +19,13 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 from textual.worker import get_current_worker
 
-from edge_spec import PairSpec
+from edge_spec import PairSpec, harmless
 from tui.conversations import ConversationStore
 from tui.database import ConversationError
 from tui.saved import Summary
 from tui.screens.closing import ClosingModal
 from tui.screens.confirm import ConfirmScreen
 from tui.screens.edit import EditScreen
-from tui.visible import visible
 
 SETTLE_S: Final = 0.05
 """A search begins when nothing was typed for so long."""
@@ -147,7 +146,7 @@ class ConversationsScreen(ClosingModal[int | None]):
 
     def _say(self, words: str, *, bad: bool = False) -> None:
         shown = self.query_one("#conversations-words", Static)
-        shown.update(visible(words))
+        shown.update(harmless(words))
         shown.display = bool(words)
         shown.set_class(bad, "-bad")
 
@@ -222,14 +221,14 @@ class ConversationsScreen(ClosingModal[int | None]):
 def _look(summary: Summary, width: int, now: datetime, *, open: bool) -> Content:
     """Title and date, then what it is; of a search, what was found."""
     when = _when_text(summary.updated, now)
-    title = Content.styled(visible(summary.title), "bold")
+    title = Content.styled(harmless(summary.title), "bold")
     title = title.truncate(max(width - len(when) - 2, 1), ellipsis=True, pad=True)
     facts = [_count_text(summary.num_messages), _models_text(summary.models)]
     if open:
         facts.insert(0, "● open")
     lines = [Content.assemble(title, f"  {when}"), Content.styled("   ".join(facts), "dim")]
     if summary.snippet is not None:
-        found = Content(visible(summary.snippet.text))
+        found = Content(harmless(summary.snippet.text))
         for start, end in summary.snippet.marks:
             found = found.stylize("bold underline", start, end)
         lines.append(found)
@@ -252,4 +251,4 @@ def _count_text(count: int) -> str:
 def _models_text(models: PairSpec) -> str:
     """The models' names without folders."""
     names = (PurePath(name).name.removesuffix(".gguf") for name in (models.target, models.draft) if name)
-    return visible(" ← ".join(names))
+    return harmless(" ← ".join(names))

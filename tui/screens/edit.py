@@ -10,8 +10,8 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Input, Static, TextArea
 
+from edge_spec import harmless
 from tui.screens.closing import ClosingModal
-from tui.visible import visible
 
 
 class EditScreen(ClosingModal[str | None]):
@@ -34,7 +34,7 @@ class EditScreen(ClosingModal[str | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="edit-box", classes="-lines" if self._multiline else ""):
-            yield Static(visible(self._title), id="edit-title", markup=False)
+            yield Static(harmless(self._title), id="edit-title", markup=False)
             if self._multiline:
                 yield TextArea(self._text, id="edit-text")
                 yield Static("Ctrl+S save   Enter new line   Esc cancel", id="edit-keys", markup=False)

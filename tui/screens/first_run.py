@@ -18,13 +18,11 @@ from textual.widgets.option_list import Option
 from textual.worker import get_current_worker
 
 import edge_spec
-from edge_spec import SETTINGS, CataloguePair, EdgeSpecError, PairSpec
-from tui.amounts import size_text
+from edge_spec import SETTINGS, CataloguePair, EdgeSpecError, PairSpec, harmless, size_text
 from tui.memory_plan import disk_words, memory_words
 from tui.screens.closing import ClosingModal
 from tui.screens.pick_file import PickFileScreen
 from tui.screens.pull import PullScreen
-from tui.visible import visible
 
 _INTRO = "There is no model on this machine yet. Choose what to begin with."
 _KEYS = "↑↓ move   Enter choose   Esc not now"
@@ -116,7 +114,9 @@ class FirstRunScreen(ClosingModal[PairSpec | None]):
         except EdgeSpecError as error:
             memory = str(error)
         if not get_current_worker().is_cancelled:
-            self.post_message(self.Planned(pair.name, visible(f"{disk}\n{memory}\nLicence: {pair.licence}.")))
+            self.post_message(
+                self.Planned(pair.name, harmless(f"{disk}\n{memory}\nLicence: {pair.licence}."))
+            )
 
     @on(Planned)
     def _planned(self, event: Planned) -> None:
@@ -133,4 +133,4 @@ def _look_of(pair: CataloguePair) -> Content:
 
 
 def _look(name: str, size: str, words: str) -> Content:
-    return Content.assemble((visible(name), "bold"), f"   {size}\n", (visible(words), "dim"))
+    return Content.assemble((harmless(name), "bold"), f"   {size}\n", (harmless(words), "dim"))

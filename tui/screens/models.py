@@ -19,7 +19,7 @@ from textual.widgets import OptionList, Static
 from textual.worker import get_current_worker
 
 import edge_spec
-from edge_spec import CataloguePair, EdgeSpecError, InstalledModel, PairSpec, UsageError
+from edge_spec import CataloguePair, EdgeSpecError, InstalledModel, PairSpec, UsageError, harmless
 from tui.memory_plan import disk_words, memory_words
 from tui.model_choices import (
     Choice,
@@ -44,7 +44,6 @@ from tui.model_rows import (
 from tui.screens.closing import ClosingModal
 from tui.screens.pick_file import PickFileScreen
 from tui.screens.pull import PullScreen
-from tui.visible import visible
 from tui.widgets.filter_list import FilterList, Row
 
 SETTLE_S: Final = 0.15
@@ -287,7 +286,7 @@ class ModelScreen(ClosingModal[PairSpec | None]):
             words = f"{about}\n{plan.words if plan else 'Looking at the files.'}"
             bad = plan is not None and not plan.usable
         shown = self.query_one("#models-plan", Static)
-        shown.update(visible(words))
+        shown.update(harmless(words))
         shown.set_class(bad, "-bad")
 
     # -- choosing

@@ -19,10 +19,8 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 from textual.worker import get_current_worker
 
-from edge_spec import EdgeSpecError
-from tui.amounts import size_text
+from edge_spec import EdgeSpecError, harmless, size_text
 from tui.screens.closing import ClosingModal
-from tui.visible import visible
 
 MOST_SHOWN: Final = 200
 """So many entries of a folder are listed; typing more of the name brings up the others."""
@@ -226,7 +224,7 @@ class PickFileScreen(ClosingModal[Path | None]):
 
     def _say(self, words: str, *, bad: bool = False) -> None:
         shown = self.query_one("#pick-words", Static)
-        shown.update(visible(words))
+        shown.update(harmless(words))
         shown.set_class(bad, "-bad")
 
     @work(thread=True, exclusive=True, group="check")
@@ -265,6 +263,6 @@ def _is_offered(entry: Entry, name: str) -> bool:
 
 
 def _look(entry: Entry) -> Content:
-    name = visible(entry.name).replace("\n", "␊")
+    name = harmless(entry.name).replace("\n", "␊")
     size = "" if entry.is_folder else f"  {size_text(entry.size)}"
     return Content.assemble(name, os.sep if entry.is_folder else "", (size, "dim"))

@@ -16,10 +16,9 @@ from textual.widgets import Static
 from textual.worker import get_current_worker
 
 import edge_spec
-from edge_spec import Cancelled, EdgeSpecError
+from edge_spec import Cancelled, EdgeSpecError, harmless
 from tui.downloads import DownloadMeter
 from tui.screens.closing import ClosingModal
-from tui.visible import visible
 from tui.widgets.download_row import DownloadRow
 
 REFRESH_S: Final = 0.2
@@ -96,7 +95,7 @@ class PullScreen(ClosingModal[bool]):
         if event.problem is None:
             self.dismiss(True)
         elif event.problem:
-            self._show("failed", visible(event.problem))
+            self._show("failed", harmless(event.problem))
         else:
             self._show("stopped", _STOPPED)
 

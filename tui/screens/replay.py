@@ -17,13 +17,12 @@ from textual.message import Message
 from textual.widgets import Static
 from textual.worker import get_current_worker
 
-from edge_spec import Cancelled, TraceHeader, UsageError
+from edge_spec import Cancelled, TraceHeader, UsageError, harmless
 from tui.gauges import PlainReference, Speculation, read_gauges
 from tui.player import Player
 from tui.screens.closing import ClosingScreen
 from tui.tape import Tape, read_tape
 from tui.transcript import Block, Transcript
-from tui.visible import visible
 from tui.widgets.inspect_bar import InspectBar
 from tui.widgets.panel import FoldedPanel, SpeculationPanel, context_text
 from tui.widgets.position_line import Position, PositionLine
@@ -98,7 +97,7 @@ class ReplayScreen(ClosingScreen[None]):
         self.query_one(InspectBar).display = False
         self._tokens.show_rejected, self._tokens.glyphs = self._show_rejected, self._glyphs
         self._tokens.focus()
-        self._tokens.border_title = Content(visible(self._path.name))
+        self._tokens.border_title = Content(harmless(self._path.name))
         self._say(f"Reading {self._path}.")
         self._show_keys()
         self._read()
@@ -294,7 +293,7 @@ class ReplayScreen(ClosingScreen[None]):
             return  # an update lays the whole screen out anew, which is too much for every frame
         self._words = words
         shown = self.query_one("#replay-words", Static)
-        shown.update(visible(words))
+        shown.update(harmless(words))
         shown.set_class(bad, "-bad")
         shown.display = bool(words)
 
@@ -308,7 +307,7 @@ def _model_names(header: TraceHeader) -> tuple[str, str]:
     for role in ("target", "draft"):
         model = header.files.get(role)
         file = model.get("file") if isinstance(model, Mapping) else None
-        names.append(visible(Path(str(file)).stem) if file else "")
+        names.append(harmless(Path(str(file)).stem) if file else "")
     return names[0] or "a trace", names[1]
 
 

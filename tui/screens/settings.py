@@ -21,12 +21,12 @@ from edge_spec import (
     Setting,
     SettingError,
     Settings,
+    harmless,
     resolve_settings,
     save_settings,
 )
 from tui.screens.closing import ClosingModal
 from tui.screens.edit import EditScreen
-from tui.visible import visible
 
 _KEYS: Final = "↑↓ move   Enter change   Space next choice   Del default   Esc close"
 _EDIT_KEYS: Final = "Enter save   Esc cancel"
@@ -84,7 +84,7 @@ class SettingsScreen(ClosingModal[bool]):
         highlighted = options.highlighted
         options.set_options(self._options(self._settings))
         options.highlighted = highlighted if highlighted is not None else 1
-        self.query_one("#settings-file", Static).update(visible(f"Saved in {self._settings.user_file}"))
+        self.query_one("#settings-file", Static).update(harmless(f"Saved in {self._settings.user_file}"))
 
     def _options(self, settings: Settings) -> Iterator[Option]:
         """The rows by group, what the chat alone has first."""
@@ -117,7 +117,7 @@ class SettingsScreen(ClosingModal[bool]):
 
     def _say(self, words: str, *, bad: bool = False) -> None:
         shown = self.query_one("#settings-about", Static)
-        shown.update(visible(words))
+        shown.update(harmless(words))
         shown.set_class(bad, "-bad")
 
     @property
@@ -225,11 +225,11 @@ class SettingsScreen(ClosingModal[bool]):
 
 def _look(name: str, value: str, place: str) -> Content:
     """A row: a value that is not the default stands out."""
-    shown = Content(visible(value).replace("\n", "␊") or "-")
+    shown = Content(harmless(value).replace("\n", "␊") or "-")
     if place:
         shown = shown.stylize("bold")
     shown = shown.truncate(_VALUE, ellipsis=True, pad=True)
-    return Content.assemble(f"  {visible(name):{_NAME}}", shown, "  ", (visible(place), "dim"))
+    return Content.assemble(f"  {harmless(name):{_NAME}}", shown, "  ", (harmless(place), "dim"))
 
 
 def _place(settings: Settings, origin: str) -> str:

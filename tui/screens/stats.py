@@ -10,11 +10,10 @@ from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from edge_spec import PairInfo, Stats
+from edge_spec import PairInfo, Stats, harmless
 from tui.gauges import Gauges
 from tui.screens.closing import ClosingModal
 from tui.transcript import AnswerFold
-from tui.visible import visible
 
 
 class StatsScreen(ClosingModal[None]):
@@ -46,10 +45,10 @@ class StatsScreen(ClosingModal[None]):
 def _info_rows(info: PairInfo | None) -> Iterator[tuple[str, str]]:
     if info is None:
         return
-    yield "target", visible(info.target_file)
-    yield "draft", visible(info.draft_file or "none")
+    yield "target", harmless(info.target_file)
+    yield "draft", harmless(info.draft_file or "none")
     for notice in info.notices:
-        yield notice.level, visible(notice.text)
+        yield notice.level, harmless(notice.text)
 
 
 def _rows(stats: Stats, gauges: Gauges) -> Iterator[tuple[str, str]]:

@@ -9,9 +9,9 @@ from textual.reactive import reactive
 from textual.style import Style
 from textual.widget import Widget
 
-from tui.amounts import duration_text, size_text
+from edge_spec import harmless, size_text
+from tui.amounts import duration_text
 from tui.downloads import Download
-from tui.visible import visible
 
 
 class DownloadRow(Widget):
@@ -41,7 +41,7 @@ class DownloadRow(Widget):
         width = self.size.width
         full = int(download.fraction * width)
         return Content.assemble(
-            (visible(download.model), "bold"),
+            (harmless(download.model), "bold"),
             (f"  from {download.source}" if download.source else "", self._style("source")),
             "\n",
             ("█" * full, self._style("bar")),

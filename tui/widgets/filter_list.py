@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from tui.visible import visible
+from edge_spec import harmless
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class FilterList(OptionList):
         event.stop()
         event.prevent_default()
         self._typed = typed
-        self.border_title = Content(f"{self._title}: {visible(typed)}▏" if typed else self._title)
+        self.border_title = Content(f"{self._title}: {harmless(typed)}▏" if typed else self._title)
         self._fill(self.key)
 
     def on_click(self, event: events.Click) -> None:

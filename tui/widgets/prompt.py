@@ -9,7 +9,7 @@ from rich.text import Text
 from textual import events
 from textual.widgets import TextArea
 
-from tui.visible import visible
+from edge_spec import harmless
 
 _MOST_REMEMBERED: Final = 200
 
@@ -87,7 +87,7 @@ class PromptInput(TextArea):
 
     def get_line(self, line_index: int) -> Text:
         """The line as it is drawn: a pasted escape sequence must not reach the terminal."""
-        return Text(visible(self.document.get_line(line_index)), end="", no_wrap=True)
+        return Text(harmless(self.document.get_line(line_index)), end="", no_wrap=True)
 
     async def _on_key(self, event: events.Key) -> None:
         """Do here whatever a key does: in a burst of them, each must find what those before it did.

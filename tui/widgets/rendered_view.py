@@ -9,8 +9,8 @@ from textual.containers import VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Markdown, Static
 
+from edge_spec import harmless
 from tui.transcript import Block, Transcript
-from tui.visible import visible
 
 MOST_BLOCKS: Final = 40
 """Rendered Markdown is many widgets; older messages are there as tokens only."""
@@ -81,7 +81,7 @@ class RenderedView(VerticalScroll):
         if self._last is None or self._streaming is None:
             return
         is_at_end = self.scroll_offset.y >= self.max_scroll_y
-        text = visible(self._last.text)
+        text = harmless(self._last.text)
         if text.startswith(self._shown):
             self._streaming.append(text[len(self._shown) :])
         else:
@@ -92,7 +92,7 @@ class RenderedView(VerticalScroll):
 
     def _widgets_of(self, block: Block) -> list[Widget]:
         self._last, self._streaming = block, None
-        text = visible(block.text)
+        text = harmless(block.text)
         if block.role in ("note", "error"):
             return [_static(text, block.role)]
         label = _static(block.role, "role")
@@ -106,7 +106,7 @@ class RenderedView(VerticalScroll):
         """A model's link is never opened by a click; it can be looked at first."""
         event.stop()
         self.app.copy_to_clipboard(event.href)
-        self.notify(f"Copied, not opened: {visible(event.href)}", markup=False)
+        self.notify(f"Copied, not opened: {harmless(event.href)}", markup=False)
 
 
 def _static(text: str, kind: str) -> Static:
