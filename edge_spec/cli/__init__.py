@@ -6,7 +6,6 @@ what is slow to import (numpy, llama_cpp, rich, huggingface_hub) only when it ru
 
 from __future__ import annotations
 
-import importlib
 import io
 import os
 import sys
@@ -15,6 +14,7 @@ from typing import NoReturn
 
 import click
 
+from edge_spec.cli.lazy import LazyGroup
 from edge_spec.cli.output import INTERRUPTED, complain, report_bug
 from edge_spec.errors import Cancelled, EdgeSpecError
 
@@ -34,8 +34,8 @@ COMMANDS = {
 """The commands and their one-line help; module `edge_spec.cli.NAME` holds each as `command`."""
 
 
-class Commands(click.Group):
-    """A group whose commands are imported when they are asked for; others may add theirs."""
+class Commands(LazyGroup):
+    """The commands of edge-spec itself; others may add theirs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         from edge_spec.cli.plugins import plugin_names
@@ -47,15 +47,12 @@ class Commands(click.Group):
             from edge_spec.cli.plugins import load_plugin
 
             return load_plugin(cmd_name)
-        command: click.Command = importlib.import_module(f"{__name__}.{cmd_name}").command
-        return command
+        return super().get_command(ctx, cmd_name)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def summary(self, name: str) -> str:
         from edge_spec.cli.plugins import plugin_summary
 
-        names = self.list_commands(ctx)
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS.get(name) or plugin_summary(name)) for name in names])
+        return COMMANDS.get(name) or plugin_summary(name)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -74,7 +71,12 @@ def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
         ctx.exit()
 
 
-@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=Commands,
+    package=__name__,
+    summaries=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version."
 )

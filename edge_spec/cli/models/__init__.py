@@ -1,0 +1,23 @@
+"""`edge-spec models ...`: get, list and make model files; one file a command."""
+
+from __future__ import annotations
+
+import click
+
+from edge_spec.cli.lazy import LazyGroup
+
+COMMANDS = {
+    "pull": "Fetch models or pairs of the catalogue.",
+    "list": "The models that are here, and what the catalogue offers besides.",
+    "quantize": "Write a model with weights of another type.",
+}
+"""The commands and their one-line help; module `edge_spec.cli.models.NAME` holds each as `command`."""
+
+
+@click.command("models", cls=LazyGroup, package=__name__, summaries=COMMANDS)
+def command() -> None:
+    """Get, list and make model files.
+
+    Models lie in the platform's data folder, or where EDGE_SPEC_MODELS says. A model or pair of
+    the catalogue is fetched by name; every byte is checked against its sha256.
+    """
