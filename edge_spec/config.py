@@ -69,7 +69,9 @@ class Decoding:
 
     `draft_max` is K, the most tokens drafted a round; 0 is plain decoding. `seed` None is
     fresh randomness. `coupling` None means shared when a seed is given, else rejection.
-    `draft_temperature` None means the target's; 0 drafts the argmax.
+    `draft_temperature` None means the target's; 0 drafts the argmax. With `reproducible`, text
+    that a seed or temperature 0 decides gets its logits from decodes of two rows at least, where
+    the model computes a single row in another way than several (BF16 on CPUs does).
     """
 
     max_tokens: int = 512
@@ -79,6 +81,7 @@ class Decoding:
     seed: int | None = None
     coupling: CouplingName | None = None
     stop: tuple[str, ...] = ()
+    reproducible: bool = True
 
     def __post_init__(self) -> None:
         _require(not isinstance(self.stop, str), "stop", repr(self.stop), "a tuple of strings")

@@ -45,6 +45,12 @@ class Options(TypedDict, total=False):
     history: History | None
 
 
+_STEADY = Notice(
+    "info",
+    "Here the target computes a single row in another way than several, so each plain row is decoded "
+    "beside one that is thrown away: the text does not depend on K then (--reproducible off saves the row).",
+)
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One finished text: without stop string and special tokens, its ids, why it ended."""
@@ -73,6 +79,7 @@ class Pair:
         self._lock = threading.RLock()
         self._closed = False
         self._num_started = 0
+        self._told: set[Notice] = set()
 
     # -- generating
 
@@ -257,6 +264,8 @@ class Pair:
             events = self._engine(decoding).generate(slots)
         if number == 1:
             yield from self.notices
+        if self.target.cache.steady_rows > 1 and any(slot.reproducible for slot in slots):
+            yield from self._tell_once(_STEADY)
         while True:
             # One step at a time, so that nothing frees or uses the caches in the middle of it.
             with self._turn():
@@ -280,6 +289,11 @@ class Pair:
             yield
         finally:
             self._lock.release()
+
+    def _tell_once(self, notice: Notice) -> Generator[Event]:
+        if notice not in self._told:
+            self._told.add(notice)
+            yield notice
 
     def _engine(self, decoding: Decoding) -> Engine:
         timers = Timers()
@@ -323,6 +337,8 @@ class Pair:
             target_sampler=SamplerChain(sampling),
             draft_sampler=SamplerChain(self._draft_sampling(sampling, decoding)),
             cut=cut,
+            reproducible=decoding.reproducible
+            and (decoding.coupling_name == "shared" or sampling.temperature == 0),
         )
 
     def _draft_sampling(self, sampling: Sampling, decoding: Decoding) -> Sampling:

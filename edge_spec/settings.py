@@ -203,6 +203,8 @@ def _table() -> dict[str, Setting]:
           (Decoding, "draft_temperature")),
         s("coupling", _choice("rejection", "shared"), None,
           "rejection, or shared: text depends on the seed alone.", drafting, (), "NAME"),
+        s("reproducible", SWITCH, True, "Seeded and greedy text must not depend on K.", drafting, (), "on|off",
+          (Decoding, "reproducible")),
         s("max-tokens", WHOLE, 512, "End the answer after this many tokens.", text, ("-n",), "N",
           (Decoding, "max_tokens")),
         s("stop", TEXTS, (), "End the answer before TEXT; repeatable.", text, ("-r",), "TEXT",

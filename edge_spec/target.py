@@ -58,7 +58,8 @@ class ModelTarget:
                 num_wanted.append(0)
         busy_s = self._cache.busy_s
         try:
-            logits = self._cache.append(parts)
+            steady = any(slot.reproducible for slot in slots)
+            logits = self._cache.append(parts, self._cache.steady_rows if steady else 1)
         finally:
             spent = self._cache.busy_s - busy_s
             if prefilling:

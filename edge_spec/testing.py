@@ -43,7 +43,8 @@ class TableModel:
 class TableCache:
     """A KV cache whose model is a table; implements `types.KVCache` and checks its callers.
 
-    With `replays` it behaves like recurrent memory: it can only go back to its last mark.
+    With `replays` it behaves like recurrent memory: it can only go back to its last mark. With
+    `steady_rows` 2, a row that is decoded alone has its logits the wrong way round.
     `on_append` is called before each decode with its rows, to cancel or to fail there.
     """
 
@@ -55,6 +56,7 @@ class TableCache:
         batch_size: int = 64,
         num_slots: int = 1,
         replays: bool = False,
+        steady_rows: int = 1,
         cancel: Cancel | None = None,
         on_append: Callable[[Sequence[Rows]], None] | None = None,
     ) -> None:
@@ -63,6 +65,7 @@ class TableCache:
         self.context_size = context_size
         self.batch_size = batch_size
         self.max_drafted = 16
+        self.steady_rows = steady_rows
         self.busy_s = 0.0
         self.decodes: list[tuple[int, int]] = []
         self._held: list[list[int]] = [[] for _ in range(num_slots)]
@@ -102,7 +105,7 @@ class TableCache:
             held.clear()
             self._marks[seq] = 0
 
-    def append(self, parts: Sequence[Rows]) -> Logits:
+    def append(self, parts: Sequence[Rows], min_rows: int = 1) -> Logits:
         if self._on_append is not None:
             self._on_append(parts)
         if self._cancel is not None and self._cancel.is_set:
@@ -118,5 +121,9 @@ class TableCache:
                 if index >= part.wanted_from:
                     rows.append(self.model.logits(held))
             assert len(held) <= self.context_size
-        self.decodes.append((sum(len(part.tokens) for part in parts), len(rows)))
-        return np.array(rows, np.float32).reshape(len(rows), self.num_vocab)
+        num_rows = sum(len(part.tokens) for part in parts)
+        if num_rows < min_rows and len(self._held[parts[-1].seq]) < self.context_size:
+            num_rows = min_rows
+        self.decodes.append((num_rows, len(rows)))
+        sign = -1 if num_rows < self.steady_rows else 1
+        return sign * np.array(rows, np.float32).reshape(len(rows), self.num_vocab)

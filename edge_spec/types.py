@@ -172,7 +172,8 @@ class Slot:
 
     `tokens` is everything known: the prompt, then what was emitted. `seq` is the sequence id
     it has in the caches. `cut` looks at freshly emitted tokens and says after how many of
-    them the text ends, and why, or None.
+    them the text ends, and why, or None. `reproducible` says that the text shall not depend on
+    how many rows are decoded together, as far as the cache can see to that.
     """
 
     seq: int
@@ -183,6 +184,7 @@ class Slot:
     target_sampler: Sampler
     draft_sampler: Sampler
     cut: Callable[[Sequence[int]], tuple[int, FinishReason] | None]
+    reproducible: bool = False
     finish: FinishReason | None = None
 
     @property
@@ -252,6 +254,15 @@ class KVCache(Protocol):
         ...
 
     @property
+    def steady_rows(self) -> int:
+        """The fewest rows of an append whose logits do not depend on how many there are.
+
+        1, or 2 where a single row is computed in another way than several are; 1 also where
+        nothing helps.
+        """
+        ...
+
+    @property
     def busy_s(self) -> float:
         """Seconds spent inside the model so far."""
         ...
@@ -272,11 +283,12 @@ class KVCache(Protocol):
         """What `seq` holds now is sure to stay, so it is a good place to roll back to."""
         ...
 
-    def append(self, parts: Sequence[Rows]) -> Logits:
+    def append(self, parts: Sequence[Rows], min_rows: int = 1) -> Logits:
         """Decode rows behind their sequences; return the wanted rows' logits in order.
 
-        Shape (rows wanted, n_vocab), valid until the next append. When it raises (Cancelled,
-        EngineError), no sequence is longer than before.
+        Shape (rows wanted, n_vocab), valid until the next append. `min_rows`, at most
+        `steady_rows`, are decoded at least where there is room, those added thrown away. When
+        it raises (Cancelled, EngineError), no sequence is longer than before.
         """
         ...
 

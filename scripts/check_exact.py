@@ -38,10 +38,14 @@ from edge_spec.verify import make_coupling
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One arm's text: the prompt, what was emitted, and the rounds that emitted it."""
+    """One arm's text: the prompt, what was emitted, and the rounds that emitted it.
+
+    `min_rows` is the fewest rows that its rounds decoded.
+    """
 
     prompt: tuple[int, ...]
     rounds: tuple[Verified, ...]
+    min_rows: int
 
     @property
     def tokens(self) -> list[int]:
@@ -49,7 +53,9 @@ class Run:
 
 
 def generate(pair: edge_spec.Pair, prompt: list[int], arm: dict[str, Any], max_tokens: int, k: int) -> Run:
-    decoding = edge_spec.Decoding(max_tokens=max_tokens, draft_max=k, seed=arm["seed"])
+    decoding = edge_spec.Decoding(
+        max_tokens=max_tokens, draft_max=k, seed=arm["seed"], reproducible=arm["reproducible"]
+    )
     prompt_ids: tuple[int, ...] = ()
     rounds: list[Verified] = []
     for event in pair.generate(prompt, sampling=arm["sampling"], decoding=decoding):
@@ -58,7 +64,7 @@ def generate(pair: edge_spec.Pair, prompt: list[int], arm: dict[str, Any], max_t
                 prompt_ids = ids
             case Verified():
                 rounds.append(event)
-    return Run(prompt_ids, tuple(rounds))
+    return Run(prompt_ids, tuple(rounds), pair.target.cache.steady_rows if arm["reproducible"] else 1)
 
 
 def row_at(pair: edge_spec.Pair, run: Run, position: int) -> Logits:
@@ -72,7 +78,7 @@ def row_at(pair: edge_spec.Pair, run: Run, position: int) -> Logits:
     cache.rollback(0, len(text) - 1)
     emitted = 0
     for event in run.rounds:
-        rows = cache.append([Rows(0, [*text[cache.length(0) :], *event.proposal.tokens], 0)])
+        rows = cache.append([Rows(0, [*text[cache.length(0) :], *event.proposal.tokens], 0)], run.min_rows)
         rows = rows[-(1 + len(event.proposal)) :]
         if emitted + len(event.verdict.tokens) > position:
             row: Logits = rows[position - emitted].copy()
@@ -130,6 +136,9 @@ def main() -> int:
     parser.add_argument(
         "--threads", type=int, help="results do not depend on it; two runs share a machine best with one each"
     )
+    parser.add_argument(
+        "--reproducible", choices=("on", "off"), default="on", help="off: plain rows are decoded alone"
+    )
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     lengths = [int(k) for k in options.k.split(",")]
@@ -139,9 +148,10 @@ def main() -> int:
     if options.ids:
         prompts = [item for item in prompts if item["id"] in options.ids.split(",")]
     prompts = prompts[: options.limit]
+    steady = options.reproducible == "on"
     arms: dict[str, dict[str, Any]] = {
-        "greedy": {"sampling": edge_spec.Sampling(temperature=0), "seed": None},
-        "seeded": {"sampling": edge_spec.Sampling(), "seed": 20},
+        "greedy": {"sampling": edge_spec.Sampling(temperature=0), "seed": None, "reproducible": steady},
+        "seeded": {"sampling": edge_spec.Sampling(), "seed": 20, "reproducible": steady},
     }
     different: list[dict[str, Any]] = []
     compared = 0
@@ -168,10 +178,13 @@ def main() -> int:
                 file=sys.stderr,
                 flush=True,
             )
+        steady_rows = pair.target.cache.steady_rows
         names = [pair.target.path.name, pair.draft.path.name if pair.draft else None]
     num_prompts = len({(d["id"]) for d in different})
     summary = {
         "pair": names,
+        "reproducible": options.reproducible,
+        "steady_rows": steady_rows,
         "prompts": len(prompts),
         "texts_compared": compared,
         "texts_different": len(different),

@@ -126,6 +126,7 @@ class Cache:
         self._tokens: list[list[int]] = [[] for _ in range(context.num_slots)]
         self._rollback: _Rollback
         self.strategy: Strategy = self._choose_rollback()
+        self.steady_rows = self._find_steady_rows() if self.strategy == "trim" else 1
 
     @property
     def num_vocab(self) -> int:
@@ -194,11 +195,13 @@ class Cache:
         for seq in range(len(self._tokens)):
             self._empty(seq)
 
-    def append(self, parts: Sequence[Rows]) -> Logits:
+    def append(self, parts: Sequence[Rows], min_rows: int = 1) -> Logits:
         """Append rows to their sequences in one decode; return the wanted rows' logits in order.
 
-        Shape (rows wanted, n_vocab), a view valid until the next decode. When the decode is
-        cancelled or fails, no sequence is longer than before, and the exception passes on.
+        Shape (rows wanted, n_vocab), a view valid until the next decode. Below `min_rows`, rows
+        without logits are decoded behind the last sequence and removed at once, if it has room.
+        When the decode is cancelled or fails, no sequence is longer than before, and the
+        exception passes on.
         """
         context = self.context
         row = num_wanted = 0
@@ -212,10 +215,18 @@ class Cache:
             row = end
         if context.cancel.is_set:
             raise Cancelled
+        last = parts[-1]
+        end = lengths[-1] + len(last.tokens)
+        num_padding = min(min_rows - row, self.context_size - end)
+        if num_padding > 0:
+            padding = [last.tokens[-1]] * num_padding
+            context.put(row, padding, end, last.seq, num_padding)
         try:
-            logits = context.decode(row, num_wanted)
+            logits = context.decode(row + max(0, num_padding), num_wanted)
             for part in parts:
                 self._tokens[part.seq].extend(part.tokens)
+            if num_padding > 0:
+                self._rollback.shorten(last.seq, end)
         except BaseException:
             for part, length in zip(parts, lengths, strict=True):
                 self._discard_after(part.seq, length)
@@ -289,3 +300,21 @@ class Cache:
                 return False
             again = self.append([Rows(0, kept, 2)]).copy()
         return bool(np.allclose(fresh, again, rtol=0, atol=1e-3 * max(1.0, float(np.abs(fresh).max()))))
+
+    def _find_steady_rows(self) -> int:
+        """Whether a row has the same logits, to the bit, decoded alone and beside others.
+
+        Where only the row that is alone differs, as with llamafile's BF16 kernels on CPUs, 2.
+        """
+        num_vocab = self.context.model.num_vocab
+        prefix, tokens = ([token % num_vocab for token in range(start, start + 4)] for start in (40, 50))
+
+        def first_row(width: int) -> bytes:
+            self.rollback(0, len(prefix))
+            return self.append([Rows(0, tokens[:width], 0)])[0].tobytes()
+
+        self.append([Rows(0, prefix, len(prefix))])
+        alone, beside_one = first_row(1), first_row(2)
+        steady = 2 if alone != beside_one and first_row(4) == beside_one else 1
+        self.clear()
+        return steady

@@ -23,13 +23,15 @@ Q = TableModel(12, seed=2).blend(P, 0.7)
 GREEDY, WARM = Sampling(temperature=0), Sampling(temperature=0.9, top_k=8, top_p=0.97, min_p=0.01)
 
 
-def slot(prompt, *, seq=0, max_tokens=40, sampling=GREEDY, seed=7, eog=(), coupling="shared"):
+def slot(
+    prompt, *, seq=0, max_tokens=40, sampling=GREEDY, seed=7, eog=(), coupling="shared", reproducible=False
+):
     def cut(tokens):
         return next(((i + 1, "eog") for i, token in enumerate(tokens) if token in eog), None)
 
     return Slot(
         seq, list(prompt), len(prompt), max_tokens, make_coupling(coupling, seed, seq),
-        SamplerChain(sampling), SamplerChain(sampling), cut,
+        SamplerChain(sampling), SamplerChain(sampling), cut, reproducible,
     )  # fmt: skip
 
 
@@ -70,6 +72,26 @@ def test_text_with_a_draft_equals_plain_text(k, sampling, replays, draft_replays
     assert text(events) == PLAIN[sampling]
     assert finished(events).reason == "length"
     assert finished(events).stats.completion_tokens == 40
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "shared"])
+def test_a_reproducible_text_does_not_depend_on_k_where_a_single_row_is_computed_otherwise(sampling):
+    def run(k, **options):
+        return text(Rig(steady_rows=2).run(slot([1, 2, 3], sampling=sampling, **options), k=k))
+
+    assert run(0) != PLAIN[sampling], "the rig computes a single row otherwise"
+    for k in (0, 1, 3):
+        assert run(k, reproducible=True) == PLAIN[sampling]
+
+
+def test_only_a_reproducible_text_pays_for_padding_and_only_where_it_helps():
+    def widths(steady_rows, reproducible):
+        rig = Rig(None, steady_rows=steady_rows)
+        rig.run(slot([1, 2, 3], max_tokens=4, reproducible=reproducible), k=0)
+        return [rows for rows, _ in rig.target_cache.decodes]
+
+    assert widths(2, reproducible=True) == [3, 2, 2, 2]
+    assert widths(2, reproducible=False) == widths(1, reproducible=True) == [3, 1, 1, 1]
 
 
 def test_a_draft_that_is_the_target_is_always_accepted():
