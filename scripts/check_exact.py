@@ -45,7 +45,7 @@ class Run:
 
     prompt: tuple[int, ...]
     rounds: tuple[Verified, ...]
-    min_rows: int
+    min_rows: int = 1
 
     @property
     def tokens(self) -> list[int]:

@@ -311,7 +311,8 @@ class Cache:
 
         def first_row(width: int) -> bytes:
             self.rollback(0, len(prefix))
-            return self.append([Rows(0, tokens[:width], 0)])[0].tobytes()
+            row: bytes = self.append([Rows(0, tokens[:width], 0)])[0].tobytes()
+            return row
 
         self.append([Rows(0, prefix, len(prefix))])
         alone, beside_one = first_row(1), first_row(2)

@@ -19,9 +19,11 @@ from edge_spec.errors import Cancelled, EngineError
 from edge_spec.llama.cache import Cache
 from edge_spec.llama.context import Context
 from edge_spec.llama.model import Model
+from edge_spec.llama.quantize import quantize
 from edge_spec.sampling import SamplerChain
 from edge_spec.target import ModelTarget
 from edge_spec.types import NO_PROPOSAL, Budget, Fate, Rows, Slot, Timers, Verdict
+from tests.gguf_maker import make_gguf
 
 NUM_ROUNDS = int(os.environ.get("EDGE_SPEC_ROUNDS", "200"))
 """Random rounds a test; set EDGE_SPEC_ROUNDS=1000 for the long version."""
@@ -279,3 +281,33 @@ def test_cancel_in_a_long_prefill_acts_within_200_ms_and_leaves_the_cache_usable
     target.cache.clear()
     target.cache.append([Rows(0, prompt[:5], 5)])
     assert np.abs(again - target.cache.append([Rows(0, prompt[5:9], 0)])).max() == 0.0
+
+
+def test_a_row_on_its_own_is_padded_to_what_it_is_beside_others(tmp_path: Path) -> None:
+    """BF16 on CPUs: a single row goes through other kernels than several do."""
+    loaded = Loaded(quantize(make_gguf(tmp_path / "f32.gguf", width=256), tmp_path / "bf16.gguf", "BF16"))
+    cache, tokens = loaded.cache, list(range(20, 60))
+    cache.append([Rows(0, tokens, len(tokens))])
+    beside = cache.append([Rows(0, [70, 71], 0)])[0].copy()
+    cache.rollback(0, len(tokens))
+    alone = cache.append([Rows(0, [70], 0)])[0].copy()
+    cache.rollback(0, len(tokens))
+    padded = cache.append([Rows(0, [70], 0)], 2)[0].copy()
+    assert cache.length(0) == len(tokens) + 1
+    assert (padded == beside).all()
+    assert cache.steady_rows == (1 if (alone == beside).all() else 2)
+    after = cache.append([Rows(0, [71, 72], 0)]).copy()
+    cache.rollback(0, len(tokens))
+    cache.append([Rows(0, [70, 73, 74], 0)])
+    cache.rollback(0, len(tokens) + 1)
+    assert (cache.append([Rows(0, [71, 72], 0)]) == after).all(), "what was thrown away left no trace"
+    loaded.close()
+
+
+def test_the_last_cell_of_a_context_is_decoded_alone(tmp_path: Path) -> None:
+    loaded = Loaded(make_gguf(tmp_path / "small.gguf"), context_size=256)
+    cache = loaded.cache
+    cache.append([Rows(0, [5] * 255, 255)])
+    assert cache.append([Rows(0, [6], 0)], 2).shape == (1, 300)
+    assert cache.length(0) == 256
+    loaded.close()

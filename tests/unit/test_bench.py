@@ -79,7 +79,7 @@ def test_drafting_arms_are_made_once_for_every_k_and_only_with_a_draft() -> None
 
 
 def test_an_unknown_arm_is_refused_with_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(BenchError, match=r"no arm 'fast': choose from ours-plain, ours, bench and simple"):
+    with pytest.raises(BenchError, match="no arm 'fast': choose from ours-plain, ours-steady, ours,"):
         bench_peers.make_arm("fast", None, SETTING, tmp_path)  # type: ignore[arg-type]
 
 
@@ -329,6 +329,7 @@ class Tape:
         self.target = self.cache = self  # stands for the pair, too
         self.tokens: list[int] = [99]
         self.told: list[object] = []
+        self.min_rows: list[int] = []
 
     def clear(self) -> None:
         self.told.append("clear")
@@ -341,9 +342,10 @@ class Tape:
         self.told.append(length)
         del self.tokens[length - self.short :]
 
-    def append(self, parts: list[Rows]) -> np.ndarray:
+    def append(self, parts: list[Rows], min_rows: int = 1) -> np.ndarray:
         (part,) = parts
         self.told.append(list(part.tokens))
+        self.min_rows.append(min_rows)
         self.tokens += part.tokens
         return np.array([[token] for token in part.tokens[part.wanted_from :]], dtype=np.float32)
 
@@ -361,10 +363,11 @@ def test_a_row_is_decoded_again_with_the_widths_that_its_run_had(
     position: int, row: int, rounds: list[object]
 ) -> None:
     tape = Tape()
-    run = check_exact.Run((1, 2, 3, 4, 5, 6), (DRAFTED, *plain(8, 7)))
+    run = check_exact.Run((1, 2, 3, 4, 5, 6), (DRAFTED, *plain(8, 7)), min_rows=2)
     assert run.tokens == [20, 9, 8, 7]
     assert check_exact.row_at(tape, run, position).tolist() == [row]  # type: ignore[arg-type]
     assert tape.told == ["clear", [1, 2, 3, 4], [5, 6], 5, *rounds]
+    assert set(tape.min_rows[2:]) == {2}, "the run's own rounds, the reading of the prompt left out"
 
 
 def test_rows_of_tokens_that_a_short_rollback_dropped_are_passed_over() -> None:
