@@ -199,7 +199,7 @@ class Cache:
         """Append rows to their sequences in one decode; return the wanted rows' logits in order.
 
         Shape (rows wanted, n_vocab), a view valid until the next decode. Below `min_rows`, rows
-        without logits are decoded behind the last sequence and removed at once, if it has room.
+        are decoded behind the last sequence and removed at once, if it has room.
         When the decode is cancelled or fails, no sequence is longer than before, and the
         exception passes on.
         """
@@ -217,15 +217,15 @@ class Cache:
             raise Cancelled
         last = parts[-1]
         end = lengths[-1] + len(last.tokens)
-        num_padding = min(min_rows - row, self.context_size - end)
-        if num_padding > 0:
-            padding = [last.tokens[-1]] * num_padding
-            context.put(row, padding, end, last.seq, num_padding)
+        num_padding = max(0, min(min_rows - row, self.context_size - end))
+        if num_padding:
+            # Their logits are wanted, too: llama.cpp computes the last layer for wanted rows alone.
+            context.put(row, [last.tokens[-1]] * num_padding, end, last.seq, 0)
         try:
-            logits = context.decode(row + max(0, num_padding), num_wanted)
+            logits = context.decode(row + num_padding, num_wanted + num_padding)[:num_wanted]
             for part in parts:
                 self._tokens[part.seq].extend(part.tokens)
-            if num_padding > 0:
+            if num_padding:
                 self._rollback.shorten(last.seq, end)
         except BaseException:
             for part, length in zip(parts, lengths, strict=True):
