@@ -10,15 +10,17 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
+from edge_spec.auto_planner import AutoPlanner, Knowledge
+from edge_spec.calibration import calibrate, keep, recall
 from edge_spec.cancel import Cancel
 from edge_spec.config import Decoding, Sampling
 from edge_spec.conversation import ChatEncoder, EncodedChat, History
-from edge_spec.drafters import ModelDrafter, NoDrafter
+from edge_spec.drafters import Cascade, ModelDrafter, NgramDrafter, NoDrafter
 from edge_spec.engine import Engine
 from edge_spec.errors import PromptTooLongError, SettingError, UsageError
 from edge_spec.events import Event, Finished, Inspected, Notice, Verified
 from edge_spec.inspecting import Inspector
-from edge_spec.planner import FixedPlanner
+from edge_spec.planner import FixedPlanner, Planner
 from edge_spec.sampling import SamplerChain
 from edge_spec.stats import Stats
 from edge_spec.target import ModelTarget
@@ -80,6 +82,7 @@ class Pair:
         self._lock = threading.RLock()
         self._closed = False
         self._num_started = 0
+        self._knowledge: Knowledge | None = None
         self._told: set[Notice] = set()
 
     # -- generating
@@ -262,9 +265,11 @@ class Pair:
             self._cancel.clear()
             self._num_started += 1
             number = self._num_started
-            events = self._engine(decoding).generate(slots)
         if number == 1:
             yield from self.notices
+        if decoding.drafter == "auto" and decoding.draft_max:
+            yield from self._calibrate()
+        events = self._engine(decoding).generate(slots)
         if self.target.cache.steady_rows > 1 and any(slot.reproducible for slot in slots):
             yield from self._tell_once(_STEADY)
         while True:
@@ -277,6 +282,8 @@ class Pair:
                     )
                 event = next(events, None)
             if event is None:
+                if self._knowledge is not None:
+                    keep(self._knowledge, self.target, self.draft)
                 return
             yield event
 
@@ -296,8 +303,22 @@ class Pair:
             self._told.add(notice)
             yield notice
 
+    def _calibrate(self) -> Generator[Event]:
+        """See to it that the costs of this pair's decodes are known."""
+        if self._knowledge is None:
+            self._knowledge = recall(self.target, self.draft)
+        if self._knowledge is None:
+            yield Notice("info", "Measuring what decodes cost here; this is done once for a pair.")
+            with self._turn():
+                self._knowledge = calibrate(self.target, self.draft)
+
     def _engine(self, decoding: Decoding) -> Engine:
         timers = Timers()
+        if decoding.drafter == "auto" and decoding.draft_max and self._knowledge is not None:
+            return self._auto_engine(decoding, self._knowledge, timers)
+        if decoding.drafter == "ngram" and decoding.draft_max:
+            planner = FixedPlanner(decoding.draft_max, decoding.draft_min)
+            return Engine(ModelTarget(self.target.cache, timers), NgramDrafter(timers), planner, timers)
         drafter: Drafter = NoDrafter()
         length, why_not = decoding.draft_max, "draft length 0 was asked for"
         if length and self.draft is None:
@@ -306,6 +327,16 @@ class Pair:
             drafter = ModelDrafter(self.draft.cache, self.target.model.num_vocab, timers)
         planner = FixedPlanner(length, min(decoding.draft_min, length), why_not)
         return Engine(ModelTarget(self.target.cache, timers), drafter, planner, timers)
+
+    def _auto_engine(self, decoding: Decoding, knowledge: Knowledge, timers: Timers) -> Engine:
+        model = None
+        if self.draft is not None and knowledge.draft is not None:
+            model = ModelDrafter(
+                self.draft.cache, self.target.model.num_vocab, timers, knowledge.draft.observe
+            )
+        planner: Planner = AutoPlanner(knowledge, draft_max=decoding.draft_max, draft_min=decoding.draft_min)
+        target = ModelTarget(self.target.cache, timers, knowledge.verify.observe)
+        return Engine(target, Cascade(NgramDrafter(timers), model), planner, timers)
 
     def _slot(self, seq: int, ids: Sequence[int], sampling: Sampling, decoding: Decoding) -> Slot:
         tokens = [self._checked_id(token) for token in ids]

@@ -6,17 +6,31 @@ Leviathan et al. 2023 (arXiv:2211.17192), algorithm 1, the draft half.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from edge_spec.types import NO_PROPOSAL, Budget, Dist, KVCache, Logits, Proposal, Rows, Slot, Timers, Verdict
+from edge_spec.sampling import top_gap
+from edge_spec.types import (
+    NO_PROPOSAL,
+    Budget,
+    Dist,
+    KVCache,
+    Logits,
+    Outlook,
+    Proposal,
+    Rows,
+    Slot,
+    Timers,
+    Verdict,
+)
 
 
 class _Chain:
     """A proposal in the making: what was drafted for one slot so far."""
 
-    def __init__(self, slot: Slot, length: int) -> None:
+    def __init__(self, slot: Slot, length: int, more: Callable[[float], int] | None) -> None:
         self.slot = slot
         self.length = length
+        self._more = more
         self.history = list(slot.tokens)
         self.tokens: list[int] = []
         self.dists: list[Dist | None] = []
@@ -26,7 +40,11 @@ class _Chain:
         return len(self.tokens) == self.length
 
     def extend(self, logits: Logits) -> None:
-        """Draw the next token from the draft's own distribution."""
+        """Draw the next token from the draft's own distribution, if it is worth drafting."""
+        if self._more is not None:
+            self.length = len(self.tokens) + self._more(top_gap(logits))
+            if self.full:
+                return
         dist = self.slot.draft_sampler(logits, self.history)
         token = self.slot.coupling.draw(dist, len(self.history))
         # With one candidate nothing was drawn: that node is deterministic, its q one-hot.
@@ -45,10 +63,17 @@ class ModelDrafter:
 
     name = "draft"
 
-    def __init__(self, cache: KVCache, num_vocab: int, timers: Timers) -> None:
+    def __init__(
+        self,
+        cache: KVCache,
+        num_vocab: int,
+        timers: Timers,
+        on_decode: Callable[[int, int, float], None] | None = None,
+    ) -> None:
         self._cache = cache
         self._num_vocab = num_vocab
         self._timers = timers
+        self._on_decode = on_decode
 
     def begin(self, slot: Slot) -> int:
         return self._cache.sync(slot.seq, slot.tokens)
@@ -56,9 +81,14 @@ class ModelDrafter:
     def num_cached(self, slot: Slot) -> int:
         return self._cache.length(slot.seq)
 
+    def outlook(self, slot: Slot) -> Outlook:
+        if not self._can_read(slot):
+            return Outlook()
+        return Outlook(draft_lag=max(1, len(slot.tokens) - self._cache.length(slot.seq)))
+
     def propose(self, slots: Sequence[Slot], budgets: Sequence[Budget]) -> list[Proposal]:
         chains = [
-            _Chain(slot, budget.drafted if self._can_read(slot) else 0)
+            _Chain(slot, budget.drafted if self._can_read(slot) else 0, budget.more)
             for slot, budget in zip(slots, budgets, strict=True)
         ]
         drafting = self._catch_up([chain for chain in chains if chain.length > 0])
@@ -117,10 +147,14 @@ class ModelDrafter:
     def _decode(self, parts: Sequence[Rows], *, reading: bool) -> Logits:
         busy_s = self._cache.busy_s
         try:
-            return self._cache.append(parts)
+            rows = self._cache.append(parts)
         finally:
             spent = self._cache.busy_s - busy_s
             if reading:
                 self._timers.draft_prefill_s += spent
             else:
                 self._timers.draft_s += spent
+        if self._on_decode is not None and not reading:
+            num_cells = max(self._cache.length(part.seq) for part in parts)
+            self._on_decode(sum(len(part.tokens) for part in parts), num_cells, spent)
+        return rows
