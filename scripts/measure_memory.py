@@ -50,9 +50,7 @@ CONFIGURATIONS = {
     "starter": Configuration(TARGET, DRAFT, _options(4096)),
     "starter-mmap": Configuration(TARGET, DRAFT, _options(4096, load_mode="mmap")),
     "starter-none": Configuration(TARGET, DRAFT, _options(4096, load_mode="none")),
-    "q4_0-kv-q8": Configuration(
-        Q4_0, DRAFT_Q4_0, _options(8192, kv_type_k="q8_0", kv_type_v="q8_0")
-    ),
+    "q4_0-kv-q8": Configuration(Q4_0, DRAFT_Q4_0, _options(8192, kv_type_k="q8_0", kv_type_v="q8_0")),
     "q4_0-mmap": Configuration(Q4_0, DRAFT_Q4_0, _options(4096, load_mode="mmap")),
     "bf16-alone": Configuration(BF16, None, _options(2048)),
     "bf16-none": Configuration(BF16, None, _options(2048, load_mode="none")),

@@ -49,9 +49,7 @@ class IsolatedPair:
             raise
         info = self._host.info
         assert info is not None, "load ends with it"
-        self.target = IsolatedModel(
-            Path(info.target_file), info.target_quantization, info.target_load_mode
-        )
+        self.target = IsolatedModel(Path(info.target_file), info.target_quantization, info.target_load_mode)
         self.draft: IsolatedModel | None = None
         if info.draft_file and info.draft_quantization and info.draft_load_mode:
             self.draft = IsolatedModel(Path(info.draft_file), info.draft_quantization, info.draft_load_mode)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from edge_spec.cli.output import show, table
@@ -38,22 +39,26 @@ def show_plan(plan: MemoryPlan, savings: Sequence[Saving] = ()) -> None:
         rows.append(["mapped, not used", *(_amount(model.idle) for model in plan.models), "file pages"])
     table(rows)
     machine = plan.machine
-    show(
-        f"\nIn all {size_text(plan.private)} of our own ({size_text(PROGRAM_BYTES)} for the program) and "
-        f"{size_text(plan.mapped)} mapped;\n"
-        f"{size_text(machine.available)} of {size_text(machine.total)} are free. {_VERDICTS[plan.verdict]}"
+    show("")
+    _say(
+        f"In all {size_text(plan.private)} of our own ({size_text(PROGRAM_BYTES)} for the program) and "
+        f"{size_text(plan.mapped)} mapped; {size_text(machine.available)} of {size_text(machine.total)} "
+        f"are free. {_VERDICTS[plan.verdict]}"
     )
     for device in machine.devices:
-        show(
-            f"{device.name}: {size_text(plan.on_device(device.name))} planned, "
-            f"{size_text(device.free_bytes)} of {size_text(device.total_bytes)} free."
-        )
+        planned, free = size_text(plan.on_device(device.name)), size_text(device.free_bytes)
+        _say(f"{device.name}: {planned} planned, {free} of {size_text(device.total_bytes)} free.")
     for model in plan.models:
-        show(f"Load mode of the {model.role}: {model.load_mode} ({model.why}).")
+        _say(f"Load mode of the {model.role}: {model.load_mode} ({model.why}).")
     if savings:
-        show("\nTo lower it:")
-        for saving in savings:
-            show(f"  {size_text(saving.num_bytes):>8}  {saving.change}{', then it fits' if saving.fits else ''}")
+        show("To lower it:")
+    for saving in savings:
+        enough = ", and then it fits" if saving.fits and plan.verdict != "fits" else ""
+        _say(f"{size_text(saving.num_bytes):>8}  {saving.change}{enough}", " " * 10)
+
+
+def _say(text: str, indent: str = "") -> None:
+    show(textwrap.fill(text, 80, subsequent_indent=indent, drop_whitespace=True))
 
 
 def _amount(num_bytes: int) -> str:

@@ -24,6 +24,7 @@ _SIZES = (
 )  # fmt: skip
 """Options of `load_pair` that decide how much memory both models take."""
 
+
 @dataclass(frozen=True, slots=True)
 class InstalledModel:
     """A model in the store. `problem` says why it cannot be used, in which case the facts that

@@ -6,13 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from edge_spec.models.ggml_types import TensorType
 from edge_spec.models.memory.machine import Machine
 from edge_spec.models.memory.plan import MemoryPlan, Request, plan_memory
 from edge_spec.sizes import size_text
 
 _LEAST_CONTEXT: Final = 512
 _SMALL_BITS: Final = 4.85
-"""Bits a weight of Q4_K_M, below which a smaller quantisation is not advised."""
+"""Bits a weight of Q4_K_M, which is advised for what is larger."""
+_SMALL: Final = ("Q4_", "Q3_", "Q2_", "Q1_", "IQ", "TQ", "MXFP4", "NVFP4")
+_WORTH_SAYING: Final = 0.01
+"""Share of the memory needed that a change must save."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,7 @@ def savings(requests: Sequence[Request], machine: Machine) -> list[Saving]:
     found = [
         Saving(change, saved, after.verdict == "fits")
         for change, after in _changes(requests, plan)
-        if (saved := _saved(plan, after)) > 0
+        if (saved := _saved(plan, after)) > _WORTH_SAYING * plan.needed
     ]
     return sorted(found, key=lambda saving: (not saving.fits, -saving.num_bytes))
 
@@ -46,14 +50,14 @@ def advice(requests: Sequence[Request], plan: MemoryPlan) -> str:
         needed = plan.least + plan.mapped
         sentence = f"{models} would need at least {size_text(needed)} of memory {_shares(plan)}, but {free}"
     elif plan.needed > machine.available:
-        sentence = (
-            f"{models} probably {verb} {size_text(plan.needed)} of memory {_shares(plan)}, but {free}"
-        )
+        sentence = f"{models} probably {verb} {size_text(plan.needed)} of memory {_shares(plan)}, but {free}"
     elif plan.crowded:
         name = plan.crowded[0]
         device = machine.device(name)
         left = size_text(device.free_bytes if device else 0)
-        sentence = f"{models} probably {verb} {size_text(plan.on_device(name))} on {name}, where {left} are free"
+        sentence = (
+            f"{models} probably {verb} {size_text(plan.on_device(name))} on {name}, where {left} are free"
+        )
     else:
         return f"{models} {verb} {size_text(plan.needed)} of memory {_shares(plan)}; {free}."
     best = savings(requests, machine)[:3]
@@ -68,9 +72,8 @@ def _shares(plan: MemoryPlan) -> str:
 
 
 def _saved(before: MemoryPlan, after: MemoryPlan) -> int:
-    if before.crowded and before.needed <= before.machine.available:
-        return sum(before.on_device(name) - after.on_device(name) for name in before.crowded)
-    return before.needed - after.needed
+    on_gpus = sum(before.on_device(name) - after.on_device(name) for name in before.crowded)
+    return max(on_gpus, before.needed - after.needed)
 
 
 def _changes(requests: Sequence[Request], plan: MemoryPlan) -> Iterator[tuple[str, MemoryPlan]]:
@@ -113,7 +116,8 @@ def _fewer_layers(requests: Sequence[Request], plan: MemoryPlan) -> Iterator[tup
             changed = replace(request, settings=replace(request.settings, gpu_layers=layers))
             after = plan_memory([*requests[:index], changed, *requests[index + 1 :]], plan.machine)
             if not after.crowded or layers == 0:
-                yield f"put {layers} of the {plan.models[index].role}'s {every} layers on the GPU ({flag} {layers})", after
+                role = plan.models[index].role
+                yield f"put {layers} of the {role}'s {every} layers on the GPU ({flag} {layers})", after
                 break
 
 
@@ -122,17 +126,21 @@ def _with(requests: Sequence[Request], **changes: Any) -> list[Request]:
 
 
 def _requantised(request: Request) -> Request | None:
-    """The model with every wide matrix at Q4_K_M's mean size; None where that saves nothing."""
+    """The model with its matrices at Q4_K_M's mean size; None where they are that small already."""
     header = request.header
-    if header is None or not header.num_parameters:
+    if header is None or not header.num_parameters or header.quantization.startswith(_SMALL):
         return None
     share = header.num_parameters * _SMALL_BITS / 8 / sum(tensor.num_bytes for tensor in header.tensors)
     if share > 0.9:
         return None
     tensors = tuple(
-        replace(tensor, type=replace(tensor.type, block_bytes=max(1, round(tensor.type.block_bytes * share))))
-        if len(tensor.shape) > 1
-        else tensor
+        replace(tensor, type=_shrunk(tensor.type, share)) if len(tensor.shape) > 1 else tensor
         for tensor in header.tensors
     )
     return replace(request, header=replace(header, tensors=tensors))
+
+
+def _shrunk(kind: TensorType, share: float) -> TensorType:
+    blocks = 256 // kind.block_size or 1
+    num_bytes = max(1, round(blocks * kind.block_bytes * share))
+    return TensorType(kind.name, blocks * kind.block_size, num_bytes)

@@ -74,7 +74,9 @@ def _mask_bytes(settings: ModelSettings, header: Header) -> int:
     if not header.num_heads:
         return 0
     masks = 2 if header.own_integer("attention.sliding_window") else 1
-    return masks * num_cells(settings) * _num_tokens(settings) * (4 if settings.flash_attention == "off" else 2)
+    return (
+        masks * num_cells(settings) * _num_tokens(settings) * (4 if settings.flash_attention == "off" else 2)
+    )
 
 
 def _num_tokens(settings: ModelSettings) -> int:

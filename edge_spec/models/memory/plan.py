@@ -56,9 +56,7 @@ class ModelMemory:
 
     def total(self, what: What | None = None, place: str | None = None) -> int:
         return sum(
-            part.num_bytes
-            for part in self.parts
-            if what in (None, part.what) and place in (None, part.place)
+            part.num_bytes for part in self.parts if what in (None, part.what) and place in (None, part.place)
         )
 
 
