@@ -1,9 +1,9 @@
 """What a context takes beside its cache: logits, room for computing, and the vocabulary.
 
 The room for computing is the peak of llama.cpp's graph allocator. The formula was fitted to its
-own figures ("compute buffer size" of dry runs with `no_alloc`, twelve shapes of llama, qwen2,
-qwen3 and gemma3): a layer's feed-forward takes 3 F + 4 E floats a token, the last step one row of
-logits for each row that wants them. `scripts/measure_memory.py` holds both against a process.
+own figures ("compute buffer size" of dry runs with `no_alloc`, fifteen shapes of llama, qwen2,
+qwen3, qwen3moe, gemma3, lfm2 and deepseek2): a layer's feed-forward takes 3 F + 4 E floats a token,
+experts 2 F + 2 E each, the last step one row of logits for each row that wants them. `scripts/measure_memory.py` holds both against a process.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def num_outputs(settings: ModelSettings, max_draft: int) -> int:
 
 def _compute_bytes(settings: ModelSettings, header: Header, rows: int) -> int:
     tokens, width = _num_tokens(settings), header.embedding_length
-    feed_forward = 4 * tokens * (3 * _hidden(header) + 4 * width)
+    feed_forward = 4 * tokens * _feed_forward_width(header)
     scores = 0
     if settings.flash_attention == "off":
         scores = 4 * tokens * (num_cells(settings) * header.num_heads + 6 * width)
@@ -83,12 +83,13 @@ def _num_tokens(settings: ModelSettings) -> int:
     return min(settings.batch_size, num_cells(settings))
 
 
-def _hidden(header: Header) -> int:
-    """Width of the widest step of a layer, for one token: of all experts that it is given to."""
-    dense, used = _most(header, "feed_forward_length"), _most(header, "expert_used_count")
-    experts = used * (_most(header, "expert_feed_forward_length") or dense)
-    inner = header.own_integer("ssm.inner_size")
-    return max(dense, experts, inner)
+def _feed_forward_width(header: Header) -> int:
+    """Floats for one token at a layer's widest step: dense, or in all experts that it is given to."""
+    width, dense = header.embedding_length, _most(header, "feed_forward_length")
+    hidden = max(dense, header.own_integer("ssm.inner_size"))
+    experts = _most(header, "expert_used_count")
+    expert_hidden = _most(header, "expert_feed_forward_length") or dense
+    return max(3 * hidden + 4 * width, 2 * experts * (width + expert_hidden))
 
 
 def _most(header: Header, key: str) -> int:
