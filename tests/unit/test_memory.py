@@ -148,20 +148,13 @@ def test_what_is_repacked_depends_on_type_rows_and_cpu(
 
 def test_a_tied_output_that_is_repacked_is_a_further_copy(header: Header) -> None:
     untied = _typed(header, "Q4_0")
-    embedding = next(t.num_bytes for t in untied.tensors if t.name == "token_embd.weight")
-    small = Header(
-        **{**_fields(untied), "tensors": tuple(t for t in untied.tensors if t.name != "output.weight")}
-    )
+    small = replace(untied, tensors=tuple(t for t in untied.tensors if t.name != "output.weight"))
     wide = _multiple_of_eight(small)
     embedding = next(t.num_bytes for t in wide.tensors if t.name == "token_embd.weight")
     weights = place_weights(wide, [RAM] * 3, LARGE)
     assert weights.repacked - weights.originals == embedding
     assert weights.plain[RAM] >= embedding
     assert place_weights(wide, [RAM] * 3, replace(LARGE, features=AVX2 | {"AMX_INT8"})).repacked == 0
-
-
-def _fields(header: Header) -> dict[str, object]:
-    return {name: getattr(header, name) for name in header.__dataclass_fields__}
 
 
 def _multiple_of_eight(header: Header) -> Header:
@@ -308,3 +301,16 @@ def test_wide_weights_are_advised_to_be_requantised_and_small_ones_not(header: H
     assert found[change] == pytest.approx(size * (1 - 4.85 / 32), rel=0.05)
     small = replace(large, metadata={**large.metadata, "general.file_type": 2})
     assert change not in {s.change for s in savings([Request(_settings(header), small)], LARGE)}
+
+
+def test_of_experts_only_those_that_a_token_is_given_to_must_be_in_memory(header: Header) -> None:
+    experts = tuple(_tensor(f"blk.{i}.ffn_up_exps.weight", "F16", 32, 640, 64) for i in range(2))
+    mixed = replace(
+        _with_keys(header, expert_count=64, expert_used_count=8), tensors=(*header.tensors, *experts)
+    )
+    size = sum(tensor.num_bytes for tensor in experts)
+    plan = plan_memory([Request(_settings(header), mixed)], LARGE)
+    must = plan.least + plan.mapped - size * 7 // 8
+    for total, verdict in ((must, "tight"), (must - 1, "too small")):
+        machine = Machine(total, plan.least, features=AVX2)
+        assert plan_memory([Request(_settings(header), mixed)], machine).verdict == verdict

@@ -3,7 +3,8 @@
 The room for computing is the peak of llama.cpp's graph allocator. The formula was fitted to its
 own figures ("compute buffer size" of dry runs with `no_alloc`, fifteen shapes of llama, qwen2,
 qwen3, qwen3moe, gemma3, lfm2 and deepseek2): a layer's feed-forward takes 3 F + 4 E floats a token,
-experts 2 F + 2 E each, the last step one row of logits for each row that wants them. `scripts/measure_memory.py` holds both against a process.
+experts 2 F + 2 E each, the last step one row of logits for each row that wants them.
+`scripts/measure_memory.py` holds the whole plan against a process.
 """
 
 from __future__ import annotations

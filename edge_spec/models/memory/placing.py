@@ -50,12 +50,14 @@ class Weights:
 
     `plain` by place: used as they lie in the file, so in RAM they may be mapped. `repacked` are
     copies in RAM, whose originals are `originals` bytes of the file; under mmap those stay mapped
-    and are not read again.
+    and are not read again. `unread` bytes of what is plain in RAM belong to experts that a token
+    is not given to.
     """
 
     plain: dict[str, int]
     repacked: int
     originals: int
+    unread: int
 
 
 def layer_places(settings: ModelSettings, header: Header, machine: Machine) -> list[str]:
@@ -85,7 +87,7 @@ def place_weights(header: Header, places: Sequence[str], machine: Machine) -> We
     repacks = machine.repacks and all(shares_ram(device) for device in machine.devices)
     names = {tensor.name for tensor in header.tensors}
     plain: Counter[str] = Counter()
-    repacked = originals = 0
+    repacked = originals = stacks = 0
     for tensor in header.tensors:
         layer = layer_of(tensor.name)
         if layer is not None and layer >= used:
@@ -104,7 +106,11 @@ def place_weights(header: Header, places: Sequence[str], machine: Machine) -> We
             originals += tensor.num_bytes
         else:
             plain[place] += tensor.num_bytes
-    return Weights(dict(plain), repacked, originals)
+            if place == RAM and "_exps." in tensor.name:
+                stacks += tensor.num_bytes
+    count = header.own_integer("expert_count")
+    asleep = max(0, count - header.own_integer("expert_used_count"))
+    return Weights(dict(plain), repacked, originals, stacks * asleep // count if count else 0)
 
 
 def is_repacked(tensor: TensorInfo, machine: Machine) -> bool:

@@ -44,13 +44,15 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class ModelMemory:
     """What one loaded model takes: `parts` of its own, and of its file's pages `mapped` that are
-    read all the time and `idle` originals of rearranged weights. `why` is a clause."""
+    read all the time (`unread` of them not for every token, in a mixture of experts) and `idle`
+    originals of rearranged weights. `why` is a clause."""
 
     role: Role
     name: str
     load_mode: LoadMode
     why: str
     mapped: int
+    unread: int
     idle: int
     parts: tuple[Part, ...]
 
@@ -99,7 +101,8 @@ class MemoryPlan:
     def verdict(self) -> Verdict:
         """Video memory is never surely too small: drivers lend the machine's own."""
         available, total = self.machine.available, self.machine.total
-        if self.least > available or self.least + self.mapped > total:
+        read = self.mapped - sum(model.unread for model in self.models)
+        if self.least > available or self.least + read > total:
             return "too small"
         return "tight" if self.needed > available or self.crowded else "fits"
 
@@ -179,7 +182,7 @@ def _model(role: Role, request: Request, mode: LoadMode, machine: Machine) -> Mo
     settings, header = request.settings, request.header
     if header is None:
         work = Part("compute", RAM, WORK_BYTES, WORK_BYTES)
-        return ModelMemory(role, settings.path.name, mode, "", request.size, 0, (work,))
+        return ModelMemory(role, settings.path.name, mode, "", request.size, 0, 0, (work,))
     places = layer_places(settings, header, machine)
     weights = place_weights(header, places, machine)
     cache = cache_bytes(settings, header, places)
@@ -208,8 +211,8 @@ def _model(role: Role, request: Request, mode: LoadMode, machine: Machine) -> Mo
     for place in sorted(computing - {RAM}):
         add("compute", place, buffers.reserved, certain=False)
     add("vocabulary", RAM, buffers.vocabulary)
-    idle = 0 if mode == "none" else weights.originals
-    return ModelMemory(role, header.short_name, mode, "", mapped, idle, tuple(parts))
+    unread, idle = (0, 0) if mode == "none" else (weights.unread, weights.originals)
+    return ModelMemory(role, header.short_name, mode, "", mapped, unread, idle, tuple(parts))
 
 
 def _mappable(machine: Machine) -> set[str]:
