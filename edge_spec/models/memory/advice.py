@@ -47,8 +47,8 @@ def advice(requests: Sequence[Request], plan: MemoryPlan) -> str:
     machine = plan.machine
     free = f"{size_text(machine.available)} of {size_text(machine.total)} are free"
     if plan.verdict == "too small":
-        needed = plan.least + plan.mapped
-        sentence = f"{models} would need at least {size_text(needed)} of memory {_shares(plan)}, but {free}"
+        needed = size_text(plan.least_in_all)
+        sentence = f"{models} would need at least {needed} of memory {_shares(plan)}, but {free}"
     elif plan.needed > machine.available:
         sentence = f"{models} probably {verb} {size_text(plan.needed)} of memory {_shares(plan)}, but {free}"
     elif plan.crowded:

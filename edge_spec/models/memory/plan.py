@@ -98,11 +98,15 @@ class MemoryPlan:
         return sum(part.least for part in self._in_ram())
 
     @property
+    def least_in_all(self) -> int:
+        """What is needed for certain, with the mapped weights that every token reads."""
+        return self.least + sum(model.mapped - model.unread for model in self.models)
+
+    @property
     def verdict(self) -> Verdict:
         """Video memory is never surely too small: drivers lend the machine's own."""
         available, total = self.machine.available, self.machine.total
-        read = self.mapped - sum(model.unread for model in self.models)
-        if self.least > available or self.least + read > total:
+        if self.least > available or self.least_in_all > total:
             return "too small"
         return "tight" if self.needed > available or self.crowded else "fits"
 
