@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from edge_spec.cli.options import (
         resolve_settings as command_settings,
     )
-    from edge_spec.cli.output import harmless, size_text
+    from edge_spec.cli.output import harmless
     from edge_spec.cli.prepare import chosen_models
     from edge_spec.config import Decoding, ModelSettings, Sampling
     from edge_spec.conversation import History
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         user_file as user_settings_file,
     )
     from edge_spec.settings_file import save_settings
+    from edge_spec.sizes import size_text
     from edge_spec.stats import Stats
     from edge_spec.text import Detokenizer, TextStream
     from edge_spec.trace import (
@@ -152,7 +153,7 @@ _HOME = {
     "pull_models": "models.library",
     "resolve_settings": "settings",
     "save_settings": "settings_file",
-    "size_text": "cli.output",
+    "size_text": "sizes",
     "store_path": "models.store",
     "user_settings_file": "settings",
 }

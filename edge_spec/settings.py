@@ -39,7 +39,7 @@ from typing import Any, Final, get_args
 
 import platformdirs
 
-from edge_spec.config import Decoding, FlashAttention, KVType, ModelSettings, Sampling
+from edge_spec.config import Decoding, FlashAttention, KVType, LoadMode, ModelSettings, Sampling
 from edge_spec.errors import SettingError
 
 PROJECT_FILE: Final = Path("edge-spec.toml")
@@ -194,6 +194,8 @@ def _table() -> dict[str, Setting]:
         s("cache-type-k", kv_types, "f16", "Type of cached keys: f16, q8_0, ...", models, ("-ctk",), "TYPE"),
         s("cache-type-v", kv_types, "f16", "Type of cached values.", models, ("-ctv",), "TYPE"),
         s("flash-attn", flash, "auto", "Flash attention: auto, on or off.", models, ("-fa",), "WHEN"),
+        s("load-mode", _choice(*get_args(LoadMode)), "auto",
+          "How weights are loaded: auto (by free memory), mmap or none.", models, ("-lm",), "MODE"),
         s("drafter", _choice("draft", "none"), "draft", "What drafts: draft (a model) or none.", drafting, (),
           "NAME"),
         s("draft-max", WHOLE, 3, "K, the most tokens drafted a round; 0 is plain.", drafting, ("-k",), "N",
@@ -298,6 +300,7 @@ class Settings:
             "kv_type_k": self["cache-type-k"],
             "kv_type_v": self["cache-type-v"],
             "flash_attention": self["flash-attn"],
+            "load_mode": self["load-mode"],
         }
 
     def _fields(self, cls: type) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import IO, BinaryIO, NamedTuple
 from edge_spec.errors import Cancelled, FetchError, HashMismatchError, NoSpaceError, OutputError
 from edge_spec.models.catalogue import ModelEntry
 from edge_spec.models.store import CHUNK_BYTES
+from edge_spec.sizes import size_text
 
 PullProgress = Callable[[str, str, int, int], None]
 """Called with (model name, source, bytes done, bytes in all)."""
@@ -118,13 +119,9 @@ def require_space(what: str, needed: int, folder: Path, usage: DiskUsage) -> Non
     free = usage(folder).free
     if free < needed + _SPARE_BYTES:
         raise NoSpaceError(
-            f"{what} needs {_amount(needed + _SPARE_BYTES)} of disk in {folder}, which has "
-            f"{_amount(free)} free: make room, or set EDGE_SPEC_MODELS to a folder on another disk."
+            f"{what} needs {size_text(needed + _SPARE_BYTES)} of disk in {folder}, which has "
+            f"{size_text(free)} free: make room, or set EDGE_SPEC_MODELS to a folder on another disk."
         )
-
-
-def _amount(num_bytes: int) -> str:
-    return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.0f} MB"
 
 
 @contextmanager

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,23 +12,17 @@ from edge_spec.errors import IncompatiblePairError
 from edge_spec.models import store
 from edge_spec.models.catalogue import ModelEntry, catalogue
 from edge_spec.models.header import read_header
-from edge_spec.models.memory import (
-    MemoryEstimate,
-    estimate_download,
-    estimate_memory,
-    machine_memory,
-    plan_memory,
-)
+from edge_spec.models.memory import MemoryPlan, Request, advice, plan_memory, this_machine
 from edge_spec.models.pairing import check_pair, raise_if_incompatible
 from edge_spec.models.store import StoredModel
 
 if TYPE_CHECKING:
     from edge_spec.host_wire import PairSpec
 
-_SIZES = ("context_size", "kv_type_k", "kv_type_v", "num_slots")
-"""Options of `load_pair` that decide how much memory a model takes, besides its layers' place."""
-
-_GPU_BACKENDS = ("cuda", "hip", "metal", "musa", "opencl", "sycl", "vulkan", "cann")
+_SIZES = (
+    "context_size", "kv_type_k", "kv_type_v", "flash_attention", "batch_size", "num_slots", "load_mode",
+)  # fmt: skip
+"""Options of `load_pair` that decide how much memory both models take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +62,10 @@ class CataloguePair:
 
 @dataclass(frozen=True, slots=True)
 class PairEstimate:
-    """The least memory that a pair takes, in bytes, against what there is; `advice` is a sentence."""
+    """The memory that a pair will take, in bytes, against what there is; `advice` is a sentence.
+
+    `fits` is false when it probably does not; `plan` has the parts and says whether it is sure.
+    """
 
     mapped: int
     private: int
@@ -77,6 +73,7 @@ class PairEstimate:
     total: int
     fits: bool
     advice: str
+    plan: MemoryPlan | None = None
 
 
 def installed() -> list[InstalledModel]:
@@ -123,18 +120,30 @@ def pull_models(
 
 
 def estimate_pair(spec: PairSpec) -> PairEstimate:
-    """Whether a pair would fit in memory, by its headers; a lower bound.
+    """Whether a pair would fit in memory, by its headers.
 
     Of a model of the catalogue that is not here yet only the size is known. Raises ModelFileError
     and SettingError.
     """
-    settings = _settings(spec, "gpu_layers")
-    estimates = [_estimate(spec.target, settings)]
+    requests = memory_requests(spec)
+    plan = plan_memory(requests, this_machine())
+    return PairEstimate(
+        mapped=plan.mapped,
+        private=plan.private,
+        available=plan.machine.available,
+        total=plan.machine.total,
+        fits=plan.verdict == "fits",
+        advice=advice(requests, plan),
+        plan=plan,
+    )
+
+
+def memory_requests(spec: PairSpec) -> list[Request]:
+    """What `plan_memory` is to be asked about a pair. Raises ModelFileError and SettingError."""
+    requests = [_request(spec.target, _settings(spec, "gpu_layers", "device"))]
     if spec.draft is not None:
-        estimates.append(_estimate(spec.draft, _settings(spec, "draft_gpu_layers")))
-    machine = machine_memory()
-    plan = plan_memory(estimates, settings.context_size, machine)
-    return PairEstimate(plan.mapped, plan.private, machine.available, machine.total, plan.fits, plan.advice)
+        requests.append(_request(spec.draft, _settings(spec, "draft_gpu_layers", "draft_device")))
+    return requests
 
 
 def check_models(target: str, draft: str) -> str | None:
@@ -174,33 +183,17 @@ def _is_here(entry: ModelEntry) -> bool:
         return False
 
 
-def _settings(spec: PairSpec, layers: str) -> ModelSettings:
-    """What an estimate reads of the settings that a model of the pair would be loaded with."""
+def _settings(spec: PairSpec, layers: str, device: str) -> ModelSettings:
+    """What a plan reads of the settings that a model of the pair would be loaded with."""
     fields = {name: spec.options[name] for name in _SIZES if name in spec.options}
     if layers in spec.options:
         fields["gpu_layers"] = spec.options[layers]
-    return ModelSettings(Path(), **fields)
+    return ModelSettings(Path(), device=spec.options.get(device), **fields)
 
 
-def _estimate(name: str, settings: ModelSettings) -> MemoryEstimate:
+def _request(name: str, settings: ModelSettings) -> Request:
     entry = catalogue().models.get(name)
     if entry is not None and not _is_here(entry):
-        return estimate_download(entry.size)
-    return estimate_memory(settings, read_header(store.resolve(name)), gpu=_may_use_gpu())
-
-
-def _may_use_gpu() -> bool:
-    """Whether the installed llama.cpp has a GPU backend, by its files.
-
-    Asking llama.cpp itself would load it into this process, which it can end.
-    """
-    found = importlib.util.find_spec("llama_cpp")
-    folders = (
-        [] if found is None else [Path(place) / "lib" for place in found.submodule_search_locations or ()]
-    )
-    return any(
-        backend in library.name
-        for folder in folders
-        for library in folder.glob("*ggml-*")
-        for backend in _GPU_BACKENDS
-    )
+        return Request(replace(settings, path=Path(entry.name)), None, entry.size)
+    header = read_header(store.resolve(name))
+    return Request(replace(settings, path=header.path), header)
