@@ -420,7 +420,8 @@ class ChatScreen(Screen[None]):
     def show_gauges(self) -> None:
         self._gauges_at = time.monotonic()
         gauges = self.session.gauges()
-        hint = f"{self.key('speculation')} off measures it"
+        is_on = gauges.speculation.on
+        hint = f"{self.key('speculation')} off measures it" if is_on else "the next answer measures it"
         self.query_one("#panel", SpeculationPanel).show(gauges, hint)
         self.query_one("#folded", FoldedPanel).show(gauges)
         self.query_one("#title", TitleBar).show_context(context_text(gauges))
