@@ -133,7 +133,8 @@ def animated_svg(frames: Sequence[Frame], size: tuple[int, int], hold_s: float, 
     styles = [f".c{index}{{{_css(look)}}}" for index, look in enumerate(looks)]
     classes = {look: f"c{index}" for index, look in enumerate(looks)}
     return "".join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">\n',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"',
+        f' width="{width}" height="{height}">\n',
         f"<title>{html.escape(title)}</title>\n<style>\n",
         f"text{{font:14px {_FONT};white-space:pre;fill:#{_DEFAULT['foreground']}}}\n",
         "".join(styles), "\n",
@@ -142,7 +143,8 @@ def animated_svg(frames: Sequence[Frame], size: tuple[int, int], hold_s: float, 
         "@media (prefers-reduced-motion:reduce){#film{animation:none;",
         f"transform:translateX({-(len(frames) - 1) * width}px)}}}}\n</style>\n<defs>\n",
         *(f'<g id="r{index}">{_drawn(row, classes)}</g>\n' for row, index in number.items()),
-        f'</defs>\n<rect width="100%" height="100%" rx="6" fill="#{_DEFAULT["background"]}"/>\n<g id="film">\n',
+        f'</defs>\n<rect width="100%" height="100%" rx="6" fill="#{_DEFAULT["background"]}"/>\n',
+        '<g id="film">\n',
         *(_placed(frame, number, index * width) for index, frame in enumerate(frames)),
         "</g>\n</svg>\n",
     ])  # fmt: skip
@@ -168,7 +170,8 @@ def _css(look: Look) -> str:
 def _drawn(row: Row, classes: dict[Look, str]) -> str:
     """A row at the top left: grounds first, so that no letter is cut by its neighbour's."""
     grounds = [
-        f'<rect x="{_x(run.column)}" width="{run.cells * CELL[0]:.4g}" height="{CELL[1]:g}" fill="#{run.look.background}"/>'
+        f'<rect x="{_x(run.column)}" width="{run.cells * CELL[0]:.5g}" height="{CELL[1]:g}" '
+        f'fill="#{run.look.background}"/>'
         for run in row
         if run.look.background != _DEFAULT["background"]
     ]

@@ -78,7 +78,9 @@ def _answered(terminal: Terminal) -> bool:
     if not terminal.conversations.exists():
         return False
     with contextlib.closing(sqlite3.connect(f"{terminal.conversations.as_uri()}?mode=ro", uri=True)) as db:
-        return bool(db.execute("SELECT 1 FROM messages WHERE role = 'assistant' AND stats NOT NULL").fetchall())
+        return bool(
+            db.execute("SELECT 1 FROM messages WHERE role = 'assistant' AND stats NOT NULL").fetchall()
+        )
 
 
 def _wait_until(ready: Callable[[], bool], doing: str) -> None:
@@ -111,8 +113,13 @@ def main() -> None:
     if options.cast:
         write_cast(options.cast, recorded)
     frames = frames_of(recorded, SIZE)
-    options.out.write_text(animated_svg(frames, SIZE, HOLD_S, "The chat answering a question"), encoding="utf-8")
-    print(f"{len(frames)} frames, {recorded[-1].at:.0f} s, {options.out.stat().st_size / 1e6:.2f} MB", file=sys.stderr)
+    options.out.write_text(
+        animated_svg(frames, SIZE, HOLD_S, "The chat answering a question"), encoding="utf-8"
+    )
+    print(
+        f"{len(frames)} frames, {recorded[-1].at:.0f} s, {options.out.stat().st_size / 1e6:.2f} MB",
+        file=sys.stderr,
+    )
 
 
 if __name__ == "__main__":

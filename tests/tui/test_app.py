@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.css.query import NoMatches
 
 import edge_spec
@@ -295,6 +296,7 @@ async def test_the_panel_stands_beside_the_tokens_and_folds_on_a_narrow_screen(
         await chat.pilot.resize_terminal(80, 24)
         await chat.until(lambda: folded.display and not panel.display)
         assert "33.3 t/s  67%  K3 on" in screen_text(chat) and "30/4096" in screen_text(chat)
+        assert "30 / 4096" not in screen_text(chat)
         await chat.pilot.resize_terminal(100, 30)
         await chat.until(lambda: panel.display and not folded.display)
 
@@ -310,6 +312,21 @@ async def test_plain_rounds_of_the_session_give_the_reference(chatting: Chatting
         await chat.ask("Again")
         text = screen_text(chat)
         assert "plain 20.0" in text and "x1.67" in text
+
+
+async def test_what_is_typed_or_pasted_over_the_conversation_goes_into_the_prompt(
+    chatting: Chatting, script: Script
+) -> None:
+    async with chatting() as chat:
+        await chat.ask()
+        chat.screen.tokens.focus()
+        await chat.press("H", "i")
+        chat.screen.tokens.focus()
+        chat.app.post_message(events.Paste(" all"))
+        await chat.settle()
+        assert chat.screen.prompt.text == "Hi all" and chat.screen.prompt.has_focus
+        await chat.press("f6", "x")  # whoever inspects looks at tokens
+        assert chat.screen.prompt.text == "Hi all" and chat.screen.is_inspecting
 
 
 async def test_the_panel_says_what_is_true_before_the_first_answer(

@@ -16,8 +16,6 @@ def test_a_paste_arrives_as_it_is_however_it_is_cut(size: int) -> None:
     guard_pastes()
     parser = XTermParser()
     sent = f"a\x1b[200~{EVIL}\x1b[201~b\x1b[200~\x1b\x1b[201~\x1b[A"
-    heard = [
-        message for at in range(0, len(sent), size) for message in parser.feed(sent[at : at + size])
-    ]
+    heard = [message for at in range(0, len(sent), size) for message in parser.feed(sent[at : at + size])]
     told = [message.text if isinstance(message, events.Paste) else message.key for message in heard]
     assert told == ["a", EVIL, "b", "\x1b", "up"]

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingsMap
 from textual.containers import Horizontal
@@ -38,7 +38,7 @@ from tui.widgets.inspect_bar import InspectBar
 from tui.widgets.panel import FoldedPanel, SpeculationPanel, context_text
 from tui.widgets.prompt import PromptInput
 from tui.widgets.slash_list import SlashList
-from tui.widgets.status import TitleBar, model_names
+from tui.widgets.status import WIDE, TitleBar, model_names
 from tui.widgets.token_view import TokenView
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class ChatScreen(Screen[None]):
         make_host: Callable[[PairSpec], Host],
     ) -> None:
         super().__init__()
-        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
+        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]
         self.resolve = resolve
         self.settings = settings
         self._use_keys(resolve_keys({name: value.value for name, value in settings.keys.items()}))
@@ -146,6 +146,21 @@ class ChatScreen(Screen[None]):
             for name in order
             if keys.by_command[name]
         )
+
+    @guarded
+    def on_key(self, event: events.Key) -> None:
+        """What is typed while the conversation has the focus is meant for the prompt."""
+        if event.character is not None and event.is_printable and not self.is_inspecting:
+            event.stop()
+            self.prompt.focus()
+            self.prompt.insert(event.character)
+
+    @guarded
+    def on_paste(self, event: events.Paste) -> None:
+        if not self.is_inspecting and not self.prompt.has_focus:
+            event.stop()
+            self.prompt.focus()
+            self.prompt.post_message(event)
 
     def run_key(self, key: str) -> bool:
         """Do what the table says of a key; False if that is nothing, or nothing now."""

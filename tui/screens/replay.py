@@ -26,7 +26,7 @@ from tui.transcript import Block, Transcript
 from tui.widgets.inspect_bar import InspectBar
 from tui.widgets.panel import FoldedPanel, SpeculationPanel, context_text
 from tui.widgets.position_line import Position, PositionLine
-from tui.widgets.status import TitleBar
+from tui.widgets.status import WIDE, TitleBar
 from tui.widgets.token_view import TokenView
 
 FRAME_S: Final = 1 / 20
@@ -70,7 +70,7 @@ class ReplayScreen(ClosingScreen[None]):
 
     def __init__(self, path: Path, *, show_rejected: bool = True, glyphs: bool = False) -> None:
         super().__init__()
-        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
+        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]
         self._path = path
         self._show_rejected, self._glyphs = show_rejected, glyphs
         self._tape: Tape | None = None

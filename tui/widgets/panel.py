@@ -21,7 +21,7 @@ _LEGEND: Final = (
     ("rejected", "rejected"),
     ("discarded", "discarded"),
 )
-_NOTHING: Final = Gauges(Speculation(on=False, draft_max=0))
+_NOTHING: Final = Gauges(Speculation(on=False, draft_max=0, reason="nothing is loaded"))
 
 
 class SpeculationPanel(Widget):
