@@ -6,7 +6,8 @@
 What the program sends to its terminal is kept with its times (`--cast` writes that too, in
 asciinema's format, version 2), fed to a terminal emulator, and drawn as an animated picture that
 plays wherever an image does. Needs pyte (`pip install pyte`). The question is typed, answered, and
-then looked at token by token.
+then looked at token by token. Before the recording begins a short answer without speculation tells
+the panel how fast plain decoding is here.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from _terminal_picture import Output, animated_svg, frames_of
 from edge_spec.models.store import store_path
 
 SIZE = (104, 28)
+_F4, _F6, _LEFT = b"\x1b[14~", b"\x1b[17~", b"\x1b[D"
 PATIENCE_S = 300
 HOLD_S = 3.0
 """So long the last frame stands before the recording begins anew."""
@@ -51,20 +53,28 @@ def record(arguments: Sequence[str], prompt: str) -> list[Output]:
         ) as terminal,
     ):
         _wait_until(lambda: _ready(heard), "load its models")
-        time.sleep(1)
+        terminal.type(_F4)
+        terminal.paste("Count from one to twenty in words.")
+        terminal.type(b"\r")
+        _wait_until(lambda: _answered(terminal), "answer plainly")
+        terminal.type(_F4)
+        time.sleep(0.5)
+        terminal.paste("/clear")
+        terminal.type(b"\r")
+        time.sleep(6)  # until what was told about that has gone
         begun = time.monotonic()
         for letter in prompt:
             terminal.type(letter.encode())
             time.sleep(0.045)
         time.sleep(0.4)
         terminal.type(b"\r")
-        _wait_until(lambda: _answered(terminal), "answer")
-        time.sleep(1.2)
-        terminal.type(b"\x1b[17~")  # F6 looks closer
-        for _ in range(5):
-            time.sleep(0.7)
-            terminal.type(b"\x1b[D")
+        _wait_until(lambda: _answered(terminal, 2), "answer")
         time.sleep(1)
+        terminal.type(_F6)
+        for _ in range(4):
+            time.sleep(0.6)
+            terminal.type(_LEFT)
+        time.sleep(0.6)
         ended = time.monotonic()
     # What was drawn before is the first frame.
     return [Output(max(one.at - begun, 0.0), one.data) for one in heard if one.at <= ended]
@@ -74,13 +84,12 @@ def _ready(heard: Sequence[Output]) -> bool:
     return "ready" in "\n".join(frames_of(heard, SIZE, last_only=True)[-1].text)
 
 
-def _answered(terminal: Terminal) -> bool:
+def _answered(terminal: Terminal, num_answers: int = 1) -> bool:
     if not terminal.conversations.exists():
         return False
+    ended = "SELECT 1 FROM messages WHERE role = 'assistant' AND stats NOT NULL"
     with contextlib.closing(sqlite3.connect(f"{terminal.conversations.as_uri()}?mode=ro", uri=True)) as db:
-        return bool(
-            db.execute("SELECT 1 FROM messages WHERE role = 'assistant' AND stats NOT NULL").fetchall()
-        )
+        return len(db.execute(ended).fetchall()) >= num_answers
 
 
 def _wait_until(ready: Callable[[], bool], doing: str) -> None:
@@ -103,7 +112,7 @@ def main() -> None:
     parser.add_argument("--target", required=True)
     parser.add_argument("--draft", required=True)
     parser.add_argument("--prompt", default="Write a Python function that merges two sorted lists.")
-    parser.add_argument("--max-tokens", default="110")
+    parser.add_argument("--max-tokens", default="90")
     parser.add_argument("--cast", type=Path)
     parser.add_argument("--out", type=Path, default=_bootstrap.ROOT / "docs" / "chat-recording.svg")
     options = parser.parse_args()
