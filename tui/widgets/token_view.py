@@ -161,8 +161,14 @@ class TokenView(ScrollView, can_focus=True):
         self.refresh()
 
     def _resize_content(self) -> None:
+        size = Size(self._width, self._layout.num_lines)
+        if size == self.virtual_size:
+            return
         with self._own_scrolling():
-            self.virtual_size = Size(self._width, self._layout.num_lines)
+            # Setting it as usual lays out the whole screen, for every new line of an answer; that is
+            # needed only where the scroll bar comes or goes, and then it asks for it by itself.
+            self.set_reactive(TokenView.virtual_size, size)
+            self._scroll_update(size)
 
     @property
     def _marks(self) -> Marks:
