@@ -53,7 +53,7 @@ def replay(trace: str) -> None:
     path = Path(trace).expanduser()
     _check_trace(path)
     _check_terminal()
-    from tui.replay_app import ReplayApp
+    from tui.replay.app import ReplayApp
 
     _run(ReplayApp(path, resolve_settings()))
 

@@ -14,7 +14,7 @@ from edge_spec import CataloguePair, InstalledModel, PairSpec, SettingError, res
 from tests.tui.conftest import Chat, Chatting
 from tests.tui.fake_host import Gate, Reading, Script, plain, say
 from tui.app import ChatApp
-from tui.start import chosen_pair, first_pair, missing_models
+from tui.chat.start import chosen_pair, first_pair, missing_models
 from tui.widgets.panel import FoldedPanel, SpeculationPanel, sparkline
 from tui.widgets.status import TitleBar
 

@@ -20,20 +20,20 @@ from textual.screen import Screen
 from textual.widgets import Footer, TextArea
 
 from edge_spec import ChatRequest, EdgeSpecError, Notice, PairSpec, PromptTooLongError, Settings, harmless
-from tui.actions import Actions
-from tui.chat_session import ChatSession
-from tui.chat_settings import ChatSettings
+from tui.chat.actions import Actions
+from tui.chat.engine import EngineThread, Host, Mailbox
+from tui.chat.messages import Crashed, EngineEvents, Failed, Loaded, LoadingProgress
+from tui.chat.session import ChatSession
+from tui.chat.settings import ChatSettings
+from tui.chat.start import missing_models
+from tui.chat.states import State, words
+from tui.chat.transcript import Transcript
 from tui.commands import BY_NAME, COMMANDS, FOOTER, message_of, parse
-from tui.conversations import ConversationStore
-from tui.engine import EngineThread, Host, Mailbox
+from tui.conversations.record import Record
+from tui.conversations.store import ConversationStore
 from tui.guard import guarded
 from tui.keys import Keys, resolve_keys
-from tui.messages import Crashed, EngineEvents, Failed, Loaded, LoadingProgress
 from tui.program import use_theme
-from tui.record import Record
-from tui.start import missing_models
-from tui.states import State, words
-from tui.transcript import Transcript
 from tui.widgets.inspect_bar import InspectBar
 from tui.widgets.panel import FoldedPanel, SpeculationPanel, context_text
 from tui.widgets.prompt import PromptInput

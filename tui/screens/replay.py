@@ -18,11 +18,11 @@ from textual.widgets import Static
 from textual.worker import get_current_worker
 
 from edge_spec import Cancelled, TraceHeader, UsageError, harmless
-from tui.gauges import PlainReference, Speculation, read_gauges
-from tui.player import Player
+from tui.chat.gauges import PlainReference, Speculation, read_gauges
+from tui.chat.transcript import Block, Transcript
+from tui.replay.player import Player
+from tui.replay.tape import Tape, read_tape
 from tui.screens.closing import ClosingScreen
-from tui.tape import Tape, read_tape
-from tui.transcript import Block, Transcript
 from tui.widgets.inspect_bar import InspectBar
 from tui.widgets.panel import FoldedPanel, SpeculationPanel, context_text
 from tui.widgets.position_line import Position, PositionLine

@@ -11,9 +11,9 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from edge_spec import PairInfo, Stats, harmless
-from tui.gauges import Gauges
+from tui.chat.gauges import Gauges
+from tui.chat.transcript import AnswerFold
 from tui.screens.closing import ClosingModal
-from tui.transcript import AnswerFold
 
 
 class StatsScreen(ClosingModal[None]):

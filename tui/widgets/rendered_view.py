@@ -10,7 +10,7 @@ from textual.widget import Widget
 from textual.widgets import Markdown, Static
 
 from edge_spec import harmless
-from tui.transcript import Block, Transcript
+from tui.chat.transcript import Block, Transcript
 
 MOST_BLOCKS: Final = 40
 """Rendered Markdown is many widgets; older messages are there as tokens only."""

@@ -10,7 +10,7 @@ from textual.cache import LRUCache
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.transcript import UNEMITTED, Block, Kind, Role
+from tui.chat.transcript import UNEMITTED, Block, Kind, Role
 from tui.widgets.characters import ZWJ
 from tui.widgets.token_lines import Form, Line
 

@@ -17,7 +17,7 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
-from tui.transcript import Transcript
+from tui.chat.transcript import Transcript
 from tui.widgets.token_layout import Cell, Place, TranscriptLayout
 from tui.widgets.token_lines import Look
 from tui.widgets.token_marks import ASCII_BRACKETS, ASCII_GLYPHS, BRACKETS, GLYPHS, NO_MARKS, Marks

@@ -27,12 +27,12 @@ from edge_spec import (
     UsageError,
     Verified,
 )
-from tui.chat_settings import ChatSettings
-from tui.gauges import Gauges, PlainReference, Speculation, read_gauges
-from tui.record import Record
-from tui.states import State
-from tui.tracing import Tracing
-from tui.transcript import AnswerFold, Block, Transcript
+from tui.chat.gauges import Gauges, PlainReference, Speculation, read_gauges
+from tui.chat.settings import ChatSettings
+from tui.chat.states import State
+from tui.chat.tracing import Tracing
+from tui.chat.transcript import AnswerFold, Block, Transcript
+from tui.conversations.record import Record
 
 NUM_INSPECTED: Final = 5
 """How many alternatives of each token are asked for while inspecting, if none are otherwise."""
