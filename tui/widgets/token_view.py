@@ -347,7 +347,7 @@ class TokenView(ScrollView, can_focus=True):
         y += self.scroll_offset.y
         block, line = self._layout.block_of(y), self._layout.line(y)
         if block is None or line is None or block >= len(self.transcript.blocks):
-            return Strip.blank(self.size.width, self.rich_style)
+            return Strip.blank(self.size.width, self._painter.ground)
         selected = None if self.text_selection is None else self.text_selection.get_span(y)
         cursor = self.cursor[1] if self.cursor is not None and self.cursor[0] == block else None
         return self._painter.paint(line, self.transcript.blocks[block], y, cursor=cursor, selected=selected)
