@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import pytest
-from textual import events
 from textual.css.query import NoMatches
 
 import edge_spec
@@ -314,19 +313,17 @@ async def test_plain_rounds_of_the_session_give_the_reference(chatting: Chatting
         assert "plain 20.0" in text and "x1.67" in text
 
 
-async def test_what_is_typed_or_pasted_over_the_conversation_goes_into_the_prompt(
+async def test_a_click_on_the_conversation_leaves_the_focus_to_the_prompt(
     chatting: Chatting, script: Script
 ) -> None:
     async with chatting() as chat:
         await chat.ask()
-        chat.screen.tokens.focus()
+        await chat.pilot.click("#tokens", offset=(40, 20))
         await chat.press("H", "i")
-        chat.screen.tokens.focus()
-        chat.app.post_message(events.Paste(" all"))
-        await chat.settle()
-        assert chat.screen.prompt.text == "Hi all" and chat.screen.prompt.has_focus
-        await chat.press("f6", "x")  # whoever inspects looks at tokens
-        assert chat.screen.prompt.text == "Hi all" and chat.screen.is_inspecting
+        assert chat.screen.prompt.text == "Hi" and not chat.screen.is_inspecting
+        await chat.pilot.click("#tokens", offset=(5, 5))  # on a token
+        await chat.until(lambda: chat.screen.is_inspecting)
+        assert chat.screen.tokens.has_focus and chat.screen.prompt.text == "Hi"
 
 
 async def test_the_panel_says_what_is_true_before_the_first_answer(
@@ -334,6 +331,7 @@ async def test_the_panel_says_what_is_true_before_the_first_answer(
 ) -> None:
     gate = Gate()
     script.loads.append([gate])
+    script.answer(plain("One", " two", " three"))
     async with chatting(loaded=False, drafter="none") as chat:
         await chat.until(gate.reached.is_set)
         text = screen_text(chat)

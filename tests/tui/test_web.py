@@ -43,22 +43,16 @@ async def port() -> AsyncIterator[int]:
         (None, "elsewhere.example:{port}", 403),
     ],
 )
-@pytest.mark.parametrize("path", ["/", "/ws"])
 async def test_only_pages_of_this_machine_are_answered(
-    port: int, path: str, origin: str | None, host: str | None, status: int
+    port: int, origin: str | None, host: str | None, status: int
 ) -> None:
     given = {"Origin": origin, "Host": host}
     headers = {name: value.format(port=port) for name, value in given.items() if value is not None}
     async with aiohttp.ClientSession() as session:
-        if path == "/":
-            async with session.get(f"http://localhost:{port}/", headers=headers) as page:
-                assert page.status == status
-        elif status == 200:
-            async with session.ws_connect(f"http://localhost:{port}/ws", headers=headers) as websocket:
-                assert not websocket.closed
-        else:
-            with pytest.raises(aiohttp.WSServerHandshakeError, match=str(status)):
-                await session.ws_connect(f"http://localhost:{port}/ws", headers=headers)
+        # An allowed socket would start a program, so only refusals are asked of it.
+        for path in ("/", "/ws") if status == 403 else ("/",):
+            async with session.get(f"http://localhost:{port}{path}", headers=headers) as answer:
+                assert answer.status == status, path
 
 
 async def test_the_page_asks_nothing_of_other_machines(port: int) -> None:

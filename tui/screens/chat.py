@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingsMap
 from textual.containers import Horizontal
@@ -146,21 +146,6 @@ class ChatScreen(Screen[None]):
             for name in order
             if keys.by_command[name]
         )
-
-    @guarded
-    def on_key(self, event: events.Key) -> None:
-        """What is typed while the conversation has the focus is meant for the prompt."""
-        if event.character is not None and event.is_printable and not self.is_inspecting:
-            event.stop()
-            self.prompt.focus()
-            self.prompt.insert(event.character)
-
-    @guarded
-    def on_paste(self, event: events.Paste) -> None:
-        if not self.is_inspecting and not self.prompt.has_focus:
-            event.stop()
-            self.prompt.focus()
-            self.prompt.post_message(event)
 
     def run_key(self, key: str) -> bool:
         """Do what the table says of a key; False if that is nothing, or nothing now."""

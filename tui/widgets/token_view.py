@@ -33,6 +33,7 @@ class TokenView(ScrollView, can_focus=True):
     """
 
     ALLOW_SELECT = True
+    FOCUS_ON_CLICK = False  # whoever clicks and goes on typing means the prompt
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "token-view--accepted",
         "token-view--cursor",
