@@ -74,4 +74,4 @@ def guard_pastes() -> None:
             yield message
 
     feed.guards_pastes = True  # type: ignore[attr-defined]
-    XTermParser.feed = feed  # type: ignore[method-assign]
+    XTermParser.feed = feed  # type: ignore[assignment,method-assign]

@@ -45,9 +45,10 @@ class LocalServer(Server):  # type: ignore[misc,unused-ignore]  # Any without th
         origin = request.headers.get("Origin")  # browsers name the page that asks, other programs do not
         return request.headers.get("Host") in self._hosts and (origin is None or origin in self._origins)
 
-    async def handle_index(self, request: web.Request) -> web.Response:
+    async def handle_index(self, request: web.Request) -> web.StreamResponse:
         """The page, without the font that it would fetch from another machine."""
-        page: web.Response = await super().handle_index(request)
+        page = await super().handle_index(request)
+        assert isinstance(page, web.Response), "textual-serve gives whole pages"
         page.text = _FOREIGN_FONT.sub("", page.text or "")
         return page
 

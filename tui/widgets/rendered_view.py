@@ -22,6 +22,7 @@ UPDATE_SECONDS: Final = 0.25
 class RenderedView(VerticalScroll):
     """Shows a transcript; sticks to its end until the user scrolls up."""
 
+    FOCUS_ON_CLICK = False  # as in the token view
     DEFAULT_CSS = """
     RenderedView {
         padding: 0 1;
