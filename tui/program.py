@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from textual.app import App
 
+from tui.pasting import guard_pastes
+
 _log: Final = logging.getLogger(__name__)
 
 DEFAULT_THEME: Final = "textual-dark"
@@ -18,6 +20,7 @@ class Program(App[None]):
 
     def __init__(self) -> None:
         super().__init__()
+        guard_pastes()
         self.bug: Exception | None = None
 
     def action_command_palette(self) -> None:

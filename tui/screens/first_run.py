@@ -19,7 +19,7 @@ from textual.worker import get_current_worker
 
 import edge_spec
 from edge_spec import SETTINGS, CataloguePair, EdgeSpecError, PairSpec, harmless, size_text
-from tui.memory_plan import disk_words, memory_words
+from tui.models.memory_plan import disk_words, memory_words
 from tui.screens.closing import ClosingModal
 from tui.screens.pick_file import PickFileScreen
 from tui.screens.pull import PullScreen

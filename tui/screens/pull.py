@@ -17,7 +17,7 @@ from textual.worker import get_current_worker
 
 import edge_spec
 from edge_spec import Cancelled, EdgeSpecError, harmless
-from tui.downloads import DownloadMeter
+from tui.models.downloads import DownloadMeter
 from tui.screens.closing import ClosingModal
 from tui.widgets.download_row import DownloadRow
 

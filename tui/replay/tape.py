@@ -26,8 +26,8 @@ from edge_spec import (
     UsageError,
     Verified,
 )
-from tui.soundness import is_sound
-from tui.transcript import AnswerFold, Block, Round, Span
+from tui.chat.transcript import AnswerFold, Block, Round, Span
+from tui.replay.soundness import is_sound
 
 
 @dataclass(frozen=True, slots=True)

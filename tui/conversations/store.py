@@ -17,7 +17,20 @@ from typing import Any, Final
 import platformdirs
 
 from edge_spec import PairSpec
-from tui.conversation_tables import (
+from tui.conversations.database import ConversationError, Database
+from tui.conversations.saved import (
+    INTERRUPTED,
+    Conversation,
+    Role,
+    Summary,
+    pack_ids,
+    pack_json,
+    pack_models,
+    storable,
+    title_of,
+)
+from tui.conversations.search import one_line, query_words, snippet
+from tui.conversations.tables import (
     APPLICATION_ID,
     FOUND,
     LIST,
@@ -30,20 +43,7 @@ from tui.conversation_tables import (
     streaming,
     summary_of,
 )
-from tui.database import ConversationError, Database
-from tui.saved import (
-    INTERRUPTED,
-    Conversation,
-    Role,
-    Summary,
-    pack_ids,
-    pack_json,
-    pack_models,
-    storable,
-    title_of,
-)
-from tui.search import one_line, query_words, snippet
-from tui.word_index import SHIFT, WordIndex
+from tui.conversations.word_index import SHIFT, WordIndex
 
 _GONE: Final = "This conversation was deleted meanwhile, so nothing more of it is saved."
 

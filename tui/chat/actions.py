@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from edge_spec import EdgeSpecError, Notice, PairSpec, UsageError
 from tui.commands import Command, shorten
-from tui.export import export_markdown
+from tui.conversations.export import export_markdown
 from tui.guard import report
 
 if TYPE_CHECKING:

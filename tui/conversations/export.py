@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from edge_spec import PairSpec
-from tui.saved import INTERRUPTED, Conversation, SavedMessage
+from tui.conversations.saved import INTERRUPTED, Conversation, SavedMessage
 
 _SHOWN: Final = (
     "temp", "top-k", "top-p", "min-p", "repeat-penalty", "seed", "draft-max", "coupling", "max-tokens",

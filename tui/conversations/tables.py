@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tui.database import ConversationError
-from tui.saved import (
+from tui.conversations.database import ConversationError
+from tui.conversations.saved import (
     Conversation,
     SavedMessage,
     Summary,
@@ -20,9 +20,9 @@ from tui.saved import (
     unpack_json,
     unpack_models,
 )
-from tui.search import Snippet
-from tui.word_index import SCHEMA as WORDS_SCHEMA
-from tui.word_index import SHIFT
+from tui.conversations.search import Snippet
+from tui.conversations.word_index import SCHEMA as WORDS_SCHEMA
+from tui.conversations.word_index import SHIFT
 
 APPLICATION_ID: Final = 0x65647370  # "edsp"
 

@@ -11,8 +11,8 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from tui.database import Database
-from tui.search import TOKENIZER, indexable, like_patterns, match_expression
+from tui.conversations.database import Database
+from tui.conversations.search import TOKENIZER, indexable, like_patterns, match_expression
 
 SHIFT: Final = 20
 

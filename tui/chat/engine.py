@@ -27,7 +27,7 @@ from edge_spec import (
     PairInfo,
     PairSpec,
 )
-from tui.messages import Crashed, EngineEvents, Failed, Loaded, LoadingProgress
+from tui.chat.messages import Crashed, EngineEvents, Failed, Loaded, LoadingProgress
 
 FLUSH_SECONDS: Final = 0.05 if (os.cpu_count() or 1) > 2 else 0.1
 """The shortest time between two batches: with two cores the engine needs both."""

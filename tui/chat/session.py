@@ -27,12 +27,12 @@ from edge_spec import (
     UsageError,
     Verified,
 )
-from tui.chat_settings import ChatSettings
-from tui.gauges import Gauges, PlainReference, Speculation, read_gauges
-from tui.record import Record
-from tui.states import State
-from tui.tracing import Tracing
-from tui.transcript import AnswerFold, Block, Transcript
+from tui.chat.gauges import Gauges, PlainReference, Speculation, read_gauges
+from tui.chat.settings import ChatSettings
+from tui.chat.states import State
+from tui.chat.tracing import Tracing
+from tui.chat.transcript import AnswerFold, Block, Transcript
+from tui.conversations.record import Record
 
 NUM_INSPECTED: Final = 5
 """How many alternatives of each token are asked for while inspecting, if none are otherwise."""
@@ -120,12 +120,17 @@ class ChatSession:
     def speculation(self) -> Speculation:
         """Whether the next answer is drafted for, and why or why not."""
         draft_max, stats = self.settings.decoding.draft_max, self.fold.stats if self.fold else None
-        if self.info is not None and self.info.draft_name is None:
+        if self.spec is None:
+            return Speculation(False, draft_max, "no model is loaded")
+        if (self.spec.draft if self.info is None else self.info.draft_name) is None:
             return Speculation(False, draft_max, "there is no draft model")
         if not self.settings.speculating:
             return Speculation(False, draft_max, "you turned it off")
         if stats is not None and stats.state == "auto-off":
             return Speculation(False, draft_max, stats.reason)
+        if self.fold is not None and self.fold.draft_reading is not None:
+            done, total = self.fold.draft_reading
+            return Speculation(True, draft_max, f"the draft has read {done} of {total} tokens")
         reason = stats.reason if stats is not None and stats.state == "on" else ""
         return Speculation(True, draft_max, reason)
 

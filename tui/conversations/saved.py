@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from edge_spec import PairSpec
-from tui.search import Snippet, one_line
+from tui.conversations.search import Snippet, one_line
 
 Role = Literal["user", "assistant"]
 

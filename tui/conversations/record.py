@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from edge_spec import Notice, PairSpec, Stats, UsageError
-from tui.chat_settings import ChatSettings
-from tui.conversations import ConversationStore
-from tui.database import ConversationError
-from tui.saved import Conversation
+from tui.chat.settings import ChatSettings
+from tui.conversations.database import ConversationError
+from tui.conversations.saved import Conversation
+from tui.conversations.store import ConversationStore
 
 
 class Record:

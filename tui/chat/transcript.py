@@ -134,7 +134,8 @@ class AnswerFold:
 
     While the answer streams, `stats` counts as it will at the end, its times being sums of the
     rounds' times; the reading of the prompt is in none of them. `Finished` brings the exact ones.
-    `reading` is (done, total) of the prompt's tokens until the first token is there.
+    `reading` is (done, total) of the prompt's tokens until the first token is there,
+    `draft_reading` the same of the draft model, which reads while the target goes on plainly.
     """
 
     def __init__(self, block: Block, piece: Callable[[int], bytes], stop: Sequence[str] = ()) -> None:
@@ -142,6 +143,7 @@ class AnswerFold:
         self.stats = Stats()
         self.rounds: list[Round] = []
         self.reading: tuple[int, int] | None = None
+        self.draft_reading: tuple[int, int] | None = None
         self.prompt_ids: tuple[int, ...] = ()
         self.finished: Finished | None = None
         self._piece = piece
@@ -165,8 +167,9 @@ class AnswerFold:
                 self.stats.cached_tokens, self.stats.draft_cached_tokens = cached, draft_cached
             case Prefilled(model="target", done=done, total=total):
                 self.reading = (done, total)
-            case Prefilled():
+            case Prefilled(done=done, total=total):
                 self._draft_was_reading = True
+                self.draft_reading = (done, total) if done < total else None
             case Drafted(proposal=proposal):
                 return self._show_drafted(proposal)
             case Verified():
@@ -184,7 +187,7 @@ class AnswerFold:
 
     def end(self) -> int | None:
         """Nothing more will come, Finished or not: drop unjudged guesses, show what was held back."""
-        self.reading = None
+        self.reading = self.draft_reading = None
         dropped = self._num_judged if self._num_judged < len(self.block.spans) else None
         del self.block.spans[self._num_judged :]
         if self._last_with_bytes is not None and (rest := self._characters.flush()):

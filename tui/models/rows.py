@@ -8,7 +8,7 @@ from typing import Final
 from textual.content import Content
 
 from edge_spec import PairSpec, harmless
-from tui.model_choices import Choice, is_pair_of, is_target_of
+from tui.models.choices import Choice, is_pair_of, is_target_of
 from tui.widgets.filter_list import Row
 
 FILE: Final = "file"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tui.transcript import AnswerFold, Round
+from tui.chat.transcript import AnswerFold, Round
 
 BUCKET_S: Final = 0.5
 """Seconds of decoding behind one bar of the sparkline, or one round where a round takes longer."""

@@ -6,8 +6,8 @@ import bisect
 from typing import Final
 
 from edge_spec import Notice, Stats
-from tui.tape import Recording
-from tui.transcript import AnswerFold, Block
+from tui.chat.transcript import AnswerFold, Block
+from tui.replay.tape import Recording
 
 SPEEDS: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge_spec import CataloguePair, InstalledModel, PairSpec, size_text
-from tui.amounts import count_text
+from tui.models.amounts import count_text
 
 
 @dataclass(frozen=True, slots=True)
