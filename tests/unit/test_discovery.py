@@ -160,6 +160,7 @@ def test_one_file_in_two_places_counts_once_and_two_files_never_share_a_name(hom
     first = _plant(home / "store" / "same.gguf", seed=1)
     folder = home / ".lmstudio" / "models" / "me" / "Same"
     _plant(folder / "same.gguf", seed=2)
+    assert library.drafts_for("me/Same/same")[0].model.path == first
     os.link(first, folder / "linked.gguf")
     assert [file.name for file in find_files()] == ["same", "me/Same/same"]
 
