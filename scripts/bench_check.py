@@ -1,10 +1,11 @@
 """How long a verdict on two models takes, from headers alone and from what is remembered.
 
-scripts/bench_check.py [TARGET.gguf DRAFT.gguf] [--repeat 7]
+scripts/bench_check.py [TARGET.gguf DRAFT.gguf] [--repeat 7] [--store 50]
 
 Without files, two headers with 151,936 and 152,064 tokens are made, the sizes of Qwen2.5 0.5B and
-7B. Counted is everything from two paths to the verdict; not counted are the start of the
-interpreter and imports. Files are in the page cache.
+7B. `--store N` also makes a store of N such files with five vocabularies and times what the model
+screen asks: every file as a draft for one target. Counted is everything from two paths to the
+verdict; not counted are the start of the interpreter and imports. Files are in the page cache.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--repeat", type=int, default=7)
+    parser.add_argument("--store", type=int, default=0, metavar="N")
     options = parser.parse_args()
     if len(options.files) not in (0, 2):
         parser.error("give two files or none")
@@ -54,6 +56,28 @@ def main() -> None:
         os.environ["XDG_CACHE_HOME"] = str(Path(folder) / "cache")
         files = options.files or [make(Path(folder) / f"{n}.gguf", n) for n in (152_064, 151_936)]
         run(files[0], files[1], options.repeat)
+        if options.store:
+            run_store(Path(folder) / "store", options.store)
+
+
+def run_store(folder: Path, num_files: int) -> None:
+    """Time `drafts_for` on a store of copies of five vocabularies, with nothing remembered and again."""
+    import shutil
+
+    import edge_spec
+
+    folder.mkdir()
+    originals = [make(folder / f"size{n}.gguf", 151_936 + 32 * n) for n in range(5)]
+    for number in range(len(originals), num_files):
+        shutil.copyfile(originals[number % 5], folder / f"copy{number}.gguf")
+    for name in ("HF_HUB_CACHE", "OLLAMA_MODELS", "LLAMA_CACHE", "HOME"):
+        os.environ[name] = str(folder / "none")
+    os.environ["EDGE_SPEC_MODELS"] = str(folder)
+    for label in ("nothing remembered", "remembered"):
+        started = time.perf_counter()
+        drafts = edge_spec.drafts_for("size0")
+        taken = time.perf_counter() - started
+        print(f"{taken * 1e3:8.1f} ms  drafts_for on {num_files} files, {label}: {len(drafts)} drafts judged")
 
 
 def run(target: Path, draft: Path, repeat: int) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import gguf
 import pytest
 
 from edge_spec import cli
@@ -116,6 +117,26 @@ def test_list_shows_what_is_here_and_what_could_be(
     assert all(len(line) <= 80 for line in lines)
     assert f"  {'long-name-' * 6}" in lines
     (own_store / f"{'long-name-' * 6}.gguf").unlink()
+
+
+def test_a_forged_model_is_listed_with_its_recipe(invoke: Invoke, own_store: Path) -> None:
+    def edit(writer: gguf.GGUFWriter) -> None:
+        writer.add_string("edge_spec.forge.from", "big.gguf")
+        writer.add_uint32("edge_spec.forge.tokens", 32000)
+        writer.add_float64("edge_spec.forge.step_ms", 4.25)
+
+    own_store.mkdir()
+    make_gguf(own_store / "forged.gguf", edit=edit)
+    lines = invoke("models", "list").out.splitlines()
+    assert "      forged from big.gguf, tokens 32,000, step ms 4.25" in lines
+    found = json.loads(invoke("models", "list", "--json").out)["installed"]
+    assert found[0]["forged"] == "from big.gguf, tokens 32,000, step ms 4.25"
+
+
+def test_the_list_as_json(invoke: Invoke, offer: Callable[..., Path], own_store: Path) -> None:
+    offer()
+    invoke("models", "pull", "small")
+    (own_store / "broken.gguf").write_bytes(b"GGUF")
     found = json.loads(invoke("models", "list", "--json").out)
     assert [model["name"] for model in found["installed"]] == ["broken", "small"]
     assert found["installed"][1]["quantization"] == "F32" and found["installed"][0]["problem"]
