@@ -65,7 +65,7 @@ def list_models() -> list[StoredModel]:
 
 
 def resolve(ref: str | Path) -> Path:
-    """The file that `ref` means: a path, a catalogue name, or a file in the store.
+    """The file that `ref` means: a path, a catalogue name, a file in the store, or a name found elsewhere.
 
     A file in the store may be named without `.gguf`. Raises ModelFileError with what to do.
     """
@@ -78,6 +78,11 @@ def resolve(ref: str | Path) -> Path:
     for candidate in _candidates(text):
         if os.path.isfile(candidate):  # unlike Path's, never an error
             return candidate
+    from edge_spec.models import discovery  # it asks here where the store is
+
+    found = discovery.find_file(text)
+    if found is not None:
+        return found.path
     if entry is not None:
         raise ModelFileError(f"{text} is not in the store yet: run `edge-spec models pull {text}`.")
     if os.path.isdir(text):
@@ -85,6 +90,11 @@ def resolve(ref: str | Path) -> Path:
     if text in catalogue().pairs:
         raise ModelFileError(f'"{text}" is a pair, not one model: use --pair {text}.')
     raise ModelFileError(f'There is no model "{text}": {_suggestion(text)}.')
+
+
+def names_of(path: Path) -> list[str]:
+    """What a file of the store is called besides its own name, the best first."""
+    return [entry.name for entry in catalogue().models.values() if store_path() / entry.file == path]
 
 
 def remove(ref: str) -> Path:

@@ -8,7 +8,8 @@ from edge_spec.cli.lazy import LazyGroup
 
 COMMANDS = {
     "pull": "Fetch models or pairs of the catalogue.",
-    "list": "The models that are here, and what the catalogue offers besides.",
+    "list": "The models on this machine, and what the catalogue offers besides.",
+    "pairs": "Which models on this machine pair, best first.",
     "quantize": "Write a model with weights of another type.",
 }
 """The commands and their one-line help; module `edge_spec.cli.models.NAME` holds each as `command`."""
