@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -122,7 +122,8 @@ def _draft(table: Table) -> KnownDraft:
 
 
 def _source(table: Table) -> Source:
-    read = {"hub": _hub, "wheels": _wheels, "path": _path}.get(table.text("kind"))
+    kinds: dict[str, Callable[[Table], Source]] = {"hub": _hub, "wheels": _wheels, "path": _path}
+    read = kinds.get(table.text("kind"))
     if read is None:
         raise table.fail("kind", "hub, wheels or path")
     source = read(table)

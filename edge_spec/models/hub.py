@@ -67,7 +67,8 @@ class Hub:
     def fetch(self, job: Job, source: HubSource, sink: Path) -> str | None:
         """Leave the promised file at `sink` and return the commit that it is of, if that is known.
 
-        An interrupted download goes on where it stopped. Raises SourceFailed, HashMismatchError, NoSpaceError or Cancelled.
+        An interrupted download goes on where it stopped. Raises SourceFailed, HashMismatchError,
+        NoSpaceError or Cancelled.
         """
         if self.unreachable is not None:
             raise SourceFailed(self.unreachable)

@@ -56,9 +56,7 @@ def main() -> None:
     try:
         (_list if request["do"] == "list" else _get)(request)
     except errors.GatedRepoError:
-        _fail(
-            f"{repo} is gated: accept its licence at {constants.ENDPOINT}/{repo}, then run `hf auth login`"
-        )
+        _fail(f"{repo} is gated: accept its licence at {constants.ENDPOINT}/{repo}, then run `hf auth login`")
     except errors.RevisionNotFoundError:
         _fail(f"{repo} has no revision {request['revision']}")
     except errors.RepositoryNotFoundError:
@@ -111,7 +109,7 @@ def _list(request: dict[str, Any]) -> None:
         }
         for file in info.siblings or []
     ]
-    licence = None if info.card_data is None else info.card_data.to_dict().get("license")
+    licence = None if info.card_data is None else info.card_data.get("license")
     _say(reached=True, commit=info.sha, files=files, licence=licence, gated=bool(info.gated), cached=False)
 
 
@@ -146,7 +144,8 @@ def _get(request: dict[str, Any]) -> None:
     """Bring one file to `part`, from the hub's cache or over the network; an earlier part is used."""
     from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
     from huggingface_hub.file_download import http_get
-    from huggingface_hub.utils import WeakFileLock, build_hf_headers
+    from huggingface_hub.utils._fixes import WeakFileLock
+    from huggingface_hub.utils._headers import build_hf_headers
 
     repo, file, revision = request["repo"], request["file"], request["revision"]
     cached = try_to_load_from_cache(repo, file, revision=revision)

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO, NamedTuple, Protocol
+from typing import IO, BinaryIO, NamedTuple
 
 from edge_spec.errors import Cancelled, FetchError, HashMismatchError, NoSpaceError, OutputError
+from edge_spec.models.catalogue import Source
 from edge_spec.models.store import CHUNK_BYTES
 
 PullProgress = Callable[[str, str, int, int], None]
@@ -53,20 +54,19 @@ class SourceFailed(Exception):
     """Why a source did not give the file; the next one is tried."""
 
 
-class Promised(Protocol):
-    """A file that is to be fetched: its name in progress, its place in the store, and its bytes."""
+@dataclass(frozen=True, slots=True)
+class WantedFile:
+    """One file to bring into the store: `file` is its place there, `name` what progress calls it.
 
-    @property
-    def name(self) -> str: ...
+    `sources` are tried in order; `replaces` says whether other bytes under that name give way.
+    """
 
-    @property
-    def file(self) -> str: ...
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def sha256(self) -> str: ...
+    name: str
+    file: str
+    size: int
+    sha256: str
+    sources: tuple[Source, ...]
+    replaces: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Job:
     `folder` is the store, `work` this file's place for what is not whole, kept until it is done.
     """
 
-    entry: Promised
+    entry: WantedFile
     folder: Path
     progress: PullProgress
     cancelled: Callable[[], bool]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from edge_spec.config import ModelSettings
 from edge_spec.errors import IncompatiblePairError
 from edge_spec.models import store
-from edge_spec.models.catalogue import ModelEntry, catalogue
+from edge_spec.models.catalogue import Entry, HubEntry, catalogue
 from edge_spec.models.header import read_header
 from edge_spec.models.memory import (
     MemoryEstimate,
@@ -21,6 +21,7 @@ from edge_spec.models.memory import (
     plan_memory,
 )
 from edge_spec.models.pairing import check_pair, raise_if_incompatible
+from edge_spec.models.records import records_in
 from edge_spec.models.store import StoredModel
 
 if TYPE_CHECKING:
@@ -85,19 +86,27 @@ def installed() -> list[InstalledModel]:
 
 
 def catalogue_pairs() -> list[CataloguePair]:
-    """The pairs that can be had by name, in the catalogue's order."""
+    """The pairs that can be had by name and whose sizes are known, in the catalogue's order.
+
+    Of a model that only the hub describes, the size is known once it was pulled.
+    """
     known = catalogue()
     pairs = []
     for pair in known.pairs.values():
         entries = known.expand(pair.name)
+        sizes = [_size_of(entry) for entry in entries]
+        if None in sizes:
+            continue
         pairs.append(
             CataloguePair(
                 name=pair.name,
                 description=pair.description,
                 target=pair.target,
                 draft=pair.draft,
-                num_bytes=sum(entry.size for entry in entries if not _is_here(entry)),
-                total_bytes=sum(entry.size for entry in entries),
+                num_bytes=sum(
+                    size or 0 for entry, size in zip(entries, sizes, strict=True) if not _is_here(entry)
+                ),
+                total_bytes=sum(size or 0 for size in sizes),
                 licence=", ".join(dict.fromkeys(entry.licence for entry in entries)),
             )
         )
@@ -111,14 +120,16 @@ def pull_models(
 ) -> list[Path]:
     """Bring pairs or models into the store; returns their files.
 
+    A name is of the catalogue, `user/repo[:QUANT]` on the hub, or `file:PATH`.
     `on_progress(model, source, done, total)` gets bytes; `cancelled()` is asked several times a
     second. Raises SettingError for an unknown name before anything is fetched, FetchError and
     its kind, OutputError (store not writable) and Cancelled.
     """
     from edge_spec.models import sources
+    from edge_spec.models.wanted import check_name
 
     for name in names:
-        catalogue().expand(name)
+        check_name(name, catalogue())
     return [path for name in names for path in sources.pull(name, on_progress, cancelled)]
 
 
@@ -148,11 +159,12 @@ def check_models(target: str, draft: str) -> str | None:
 
 
 def _installed(model: StoredModel) -> InstalledModel:
-    entry = None if model.catalogue_name is None else catalogue().models[model.catalogue_name]
+    known = model.catalogue_name and catalogue().models[model.catalogue_name].licence
+    known = (model.record and model.record.licence) or known
     header = model.header
     licence = header.text("general.license") if header else None
     return InstalledModel(
-        name=model.catalogue_name or model.path.stem,
+        name=model.name,
         file=model.file,
         path=model.path,
         size=model.size,
@@ -161,17 +173,26 @@ def _installed(model: StoredModel) -> InstalledModel:
         num_vocab=header.vocab.size if header else None,
         context_length=header.context_length if header else None,
         parameters=header.num_parameters if header else None,
-        licence=entry.licence if entry is not None else licence,
+        licence=known or licence,
         problem=model.problem,
     )
 
 
-def _is_here(entry: ModelEntry) -> bool:
+def _is_here(entry: Entry) -> bool:
     """Whether its whole file is; the bytes are checked when they are fetched."""
+    if isinstance(entry, HubEntry):
+        return not store.is_missing(entry.name)
     try:
         return (store.store_path() / entry.file).stat().st_size == entry.size
     except OSError:
         return False
+
+
+def _size_of(entry: Entry) -> int | None:
+    """Bytes of a model, if anybody here knows them."""
+    if not isinstance(entry, HubEntry):
+        return entry.size
+    return next((record.size for record in records_in(store.store_path()) if record.means(entry.ref)), None)
 
 
 def _settings(spec: PairSpec, layers: str) -> ModelSettings:
@@ -184,7 +205,7 @@ def _settings(spec: PairSpec, layers: str) -> ModelSettings:
 
 def _estimate(name: str, settings: ModelSettings) -> MemoryEstimate:
     entry = catalogue().models.get(name)
-    if entry is not None and not _is_here(entry):
+    if entry is not None and entry.size is not None and not _is_here(entry):
         return estimate_download(entry.size)
     return estimate_memory(settings, read_header(store.resolve(name)), gpu=_may_use_gpu())
 

@@ -102,7 +102,9 @@ def choose(ref: HubRef, files: Sequence[RepoFile]) -> Choice:
     """
     models = models_in(files)
     if not models:
-        unsafe = [file.path for file in files if file.path.lower().endswith(".gguf") and not is_safe(file.path)]
+        unsafe = [
+            file.path for file in files if file.path.lower().endswith(".gguf") and not is_safe(file.path)
+        ]
         if unsafe:
             require_safe(unsafe[0], ref.repo)
         raise SettingError(f"{ref.repo} holds no GGUF model; repositories with GGUFs often end in -GGUF.")
@@ -115,7 +117,8 @@ def choose(ref: HubRef, files: Sequence[RepoFile]) -> Choice:
         return Choice(found[0], None)
     if found:
         raise SettingError(
-            f"{ref.repo} has {len(found)} models of {ref.quant}: name one by its file, {_example(ref, found)}."
+            f"{ref.repo} has {len(found)} models of {ref.quant}: name one by its file, "
+            f"{_example(ref, found)}."
         )
     raise SettingError(f"{ref.repo} has no {ref.quant}; it has {_listing(models)}.")
 

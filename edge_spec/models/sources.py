@@ -12,10 +12,18 @@ from edge_spec.errors import FetchError, HashMismatchError, NoSpaceError, Output
 from edge_spec.models import job as jobs
 from edge_spec.models.catalogue import Catalogue, HubSource, PathSource, Source, WheelSource, catalogue
 from edge_spec.models.hub import Hub
-from edge_spec.models.job import DiskUsage, Job, PullProgress, SourceFailed, folder_size, work_folder
+from edge_spec.models.job import (
+    DiskUsage,
+    Job,
+    PullProgress,
+    SourceFailed,
+    WantedFile,
+    folder_size,
+    work_folder,
+)
 from edge_spec.models.records import Record, RecordFile, keep_record, records_in
 from edge_spec.models.store import remember_sha256, sha256_of, store_path
-from edge_spec.models.wanted import Finder, Wanted, WantedFile, check_name, local_path
+from edge_spec.models.wanted import Finder, Wanted, check_name, local_path
 from edge_spec.models.wheels import fetch_wheels
 
 IN_STORE = "the store"

@@ -10,28 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge_spec.errors import Cancelled, FetchError, ModelFileError, SettingError
-from edge_spec.models.catalogue import Catalogue, HubEntry, HubSource, ModelEntry, PathSource, Source
+from edge_spec.models.catalogue import Catalogue, HubEntry, HubSource, ModelEntry, PathSource
 from edge_spec.models.hub import Hub, Repo
-from edge_spec.models.job import SourceFailed, chunks_of
+from edge_spec.models.job import SourceFailed, WantedFile, chunks_of
 from edge_spec.models.names import DEFAULT_REVISION, HubRef, file_stem, hub_ref, require_safe, split_of
 from edge_spec.models.quants import RepoModel, choose, models_in
 from edge_spec.models.records import Record, records_in
 
 FILE = "file:"
 """What a name begins with that means a file on this machine."""
-
-
-@dataclass(frozen=True, slots=True)
-class WantedFile:
-    """One file to bring into the store: `file` is its place there, `name` what progress calls it."""
-
-    name: str
-    file: str
-    size: int
-    sha256: str
-    sources: tuple[Source, ...]
-    replaces: bool = True
-    """Whether other bytes under that name give way to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +88,7 @@ class Finder:
             known = [record for record in records_in(self.folder) if record.means(ref)]
             if len(known) == 1 and self.hub.unreachable is not None:
                 return _as_recorded(known[0], str(failure))
-            raise FetchError(
-                f"{ref} cannot be had from the hub: {str(failure).removesuffix('.')}."
-            ) from None
+            raise FetchError(f"{ref} cannot be had from the hub: {str(failure).removesuffix('.')}.") from None
         choice = choose(ref, repo.files)
         return _of_repo(repo, choice.model, choice.reason, licence)
 
@@ -143,7 +128,9 @@ def check_name(name: str, models: Catalogue) -> None:
     if name in models.pairs or name in models.models or name.startswith(FILE) or hub_ref(name):
         return
     if os.sep in name or name.lower().endswith(".gguf"):
-        raise SettingError(f'"{name}" is a path: {FILE}{name} takes a file into the store, -m uses it as it is.')
+        raise SettingError(
+            f'"{name}" is a path: {FILE}{name} takes a file into the store, -m uses it as it is.'
+        )
     models.expand(name)
 
 
@@ -165,7 +152,9 @@ def _of_repo(repo: Repo, model: RepoModel, reason: str | None, licence: str | No
     for file in model.files:
         require_safe(file.path, repo.name)
         if file.sha256 is None:
-            raise FetchError(f"The hub tells no sha256 of {file.path} in {repo.name}, so it cannot be checked.")
+            raise FetchError(
+                f"The hub tells no sha256 of {file.path} in {repo.name}, so it cannot be checked."
+            )
     labels = [other.label for other in models_in(repo.files)]
     called = model.label if model.label and labels.count(model.label) == 1 else model.path
     ref = HubRef(repo.name, called)
@@ -180,9 +169,7 @@ def _of_repo(repo: Repo, model: RepoModel, reason: str | None, licence: str | No
         for number, file in enumerate(model.files, 1)
     )
     notes = list(_notes(repo, ref, reason))
-    return Wanted(
-        str(ref), files, repo.licence or licence, repo.name, repo.commit, model.label, tuple(notes)
-    )
+    return Wanted(str(ref), files, repo.licence or licence, repo.name, repo.commit, model.label, tuple(notes))
 
 
 def _notes(repo: Repo, ref: HubRef, reason: str | None) -> Iterator[str]:
