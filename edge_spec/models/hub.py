@@ -88,11 +88,14 @@ class Hub:
         watch = _Watch(job, log, part, time.monotonic(), num_bytes=_size(part))
         request = {"do": "get", "repo": source.repo, "file": source.file, "revision": source.revision}
         try:
-            self._run(request | {"part": str(part)}, log, watch)
+            self._run(request | {"part": str(part), "sha256": job.entry.sha256}, log, watch)
         except SourceFailed as failure:
             if not watch.reached:
                 self.unreachable = str(failure)
             raise
+        if "other" in _answers(log):
+            part.unlink(missing_ok=True)
+            raise HashMismatchError(job.mismatch(source.label))
         answer = self._answer(log, "path")
         path = Path(str(answer["path"]))
         try:
@@ -143,10 +146,6 @@ class _Watch:
             self.reached = "reached" in answer or "path" in answer
             if self.reached:
                 self.last_change = now
-            etag = answer.get("etag")
-            if isinstance(etag, str) and len(etag) == 64 and etag != self.job.entry.sha256:
-                # The hub names a large file's sha256 beforehand: spare the download.
-                raise HashMismatchError(self.job.mismatch(HubSource.label))
             if not self.reached and now - self.last_change > REACH_SECONDS:
                 raise SourceFailed(f"it cannot be reached (no answer in {REACH_SECONDS:.0f} s)")
         num_bytes = _size(self.part)

@@ -3,8 +3,8 @@
 It stands alone and is run as its own process for three reasons: huggingface_hub reads its
 environment once at import, it retries an unreachable hub for 23 s and more, and only another
 process can be stopped at any moment. The argument is `{"do": "list", "repo", "revision",
-"timeout"}` or `{"do": "get", "repo", "file", "revision", "timeout", "part"}`, where `part` is the
-file to write, or to go on with. Each line on stdout is one JSON object: {"reached": true, ...}
+"timeout"}` or `{"do": "get", "repo", "file", "revision", "timeout", "part", "sha256"}`, where `part`
+is the file to write, or to go on with. Each line on stdout is one JSON object: {"reached": true, ...}
 once the hub has answered, then what was asked for, or {"failed": reason, "unreachable": bool,
 "full": bool}.
 """
@@ -159,13 +159,15 @@ def _get(request: dict[str, Any]) -> None:
     url = hf_hub_url(repo, file, revision=revision)
     found = get_hf_file_metadata(url, timeout=request["timeout"])
     commit = found.commit_hash or revision
-    _say(reached=True, size=found.size, etag=found.etag, commit=commit)
+    _say(reached=True, commit=commit)
+    if re.fullmatch(r"[0-9a-f]{64}", found.etag or "") and found.etag != request["sha256"]:
+        _say(other=True)  # the hub names a large file's sha256 beforehand: spare the download
+        return
     part = Path(request["part"])
     with WeakFileLock(f"{part}.lock", timeout=LOCK_SECONDS), part.open("ab", buffering=0) as output:
         done = output.tell()
         if found.size is not None and done > found.size:
             output.truncate(done := 0)
-        _say(resumed=done)
         http_get(
             hf_hub_url(repo, file, revision=commit),
             output,
