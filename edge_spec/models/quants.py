@@ -61,7 +61,7 @@ def label_of(path: str) -> str | None:
     """
     for part in (file_stem(path), path):
         if found := _LABEL.findall(part):
-            return str(found[-1]).upper().replace("FP", "F")
+            return re.sub("^FP", "F", str(found[-1]).upper())
     return None
 
 
