@@ -19,7 +19,7 @@ from edge_spec.models import job, store
 from edge_spec.models.catalogue import Catalogue, HubEntry, PairEntry
 from edge_spec.models.names import HubRef
 from edge_spec.models.records import records_in
-from edge_spec.models.sources import plan_pull, pull
+from edge_spec.models.sources import fetch, plan_pull, pull
 from tests.hub_server import COMMIT, FakeHub, serve
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,7 +96,7 @@ def test_a_repository_is_pulled_at_its_commit_and_recorded(
 
 def test_a_pull_killed_at_half_goes_on_from_there(hub: FakeHub, folder: Path) -> None:
     hub.files["big/one"] = {"one-Q4_0.gguf": LARGE}
-    hub.slice_seconds = 0.02
+    hub.slice_seconds = 0.01
     child = _cli("models", "pull", "big/one:Q4_0", "-q")
     part = None
     deadline = time.monotonic() + 60
@@ -107,7 +107,6 @@ def test_a_pull_killed_at_half_goes_on_from_there(hub: FakeHub, folder: Path) ->
     os.kill(child.pid, signal.SIGKILL)
     child.communicate()
     kept = part.stat().st_size
-    hub.slice_seconds = 0
     again = _cli("models", "pull", "big/one:Q4_0", "-q")
     out, err = again.communicate(timeout=60)
     path = folder / "big/one/one-Q4_0.gguf"
@@ -188,7 +187,9 @@ def test_offline_is_said_and_what_the_hubs_cache_has_is_used(
     hub: FakeHub, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(FetchError, match=f"HF_HUB_OFFLINE is set, and the hub's cache here has no GGUF of {REPO}"):
+    with pytest.raises(
+        FetchError, match=f"HF_HUB_OFFLINE is set, and the hub's cache here has no GGUF of {REPO}"
+    ):
         _get(REPO)
     cache = tmp_path / "hf/hub/models--someone--demo-GGUF"
     blob = cache / "blobs" / hashlib.sha256(SMALL).hexdigest()
@@ -221,9 +222,7 @@ def test_names_that_would_leave_the_store_are_refused(hub: FakeHub, folder: Path
 
 def test_bytes_that_are_not_the_promised_ones_are_refused(hub: FakeHub, folder: Path) -> None:
     plan = plan_pull([REPO], models=NOTHING)
-    hub.files[REPO]["demo-Q4_K_M.gguf"] = SMALL[:-1] + b"!"
-    from edge_spec.models.sources import fetch
-
+    hub.files[REPO]["demo-Q4_K_M.gguf"] = SMALL[:-1] + b"?"
     with pytest.raises(HashMismatchError, match="whose sha256 is not the promised one"):
         fetch(plan)
     assert hub.ranges == [] and not list(folder.rglob("*.gguf"))
@@ -234,7 +233,11 @@ def test_a_cancel_ends_the_download_and_keeps_what_came(hub: FakeHub, folder: Pa
     hub.files["big/one"] = {"one-Q4_0.gguf": LARGE}
     steps: list[int] = []
     with pytest.raises(Cancelled):
-        _get("big/one", progress=lambda _m, _s, done, _t: steps.append(done), cancelled=lambda: steps[-1:] > [1])
+        _get(
+            "big/one",
+            progress=lambda _m, _s, done, _t: steps.append(done),
+            cancelled=lambda: steps[-1:] > [1],
+        )
     (part,) = folder.rglob("hub-*.part")
     assert 0 < part.stat().st_size < len(LARGE)
     with pytest.raises(Cancelled):
