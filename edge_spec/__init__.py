@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from edge_spec.models.library import (
         installed as list_models,
     )
-    from edge_spec.models.store import store_path
+    from edge_spec.models.store import is_missing, store_path
     from edge_spec.pair import Answer, Pair
     from edge_spec.settings import (
         SETTINGS,
@@ -147,6 +147,7 @@ _HOME = {
     "encode_event": "trace",
     "estimate_pair": "models.library",
     "harmless": "cli.output",
+    "is_missing": "models.store",
     "list_models": "models.library",
     "load_pair": "api",
     "pull_models": "models.library",
@@ -227,6 +228,7 @@ __all__ = [
     "encode_event",
     "estimate_pair",
     "harmless",
+    "is_missing",
     "list_models",
     "load_pair",
     "pull_models",

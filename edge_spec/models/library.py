@@ -53,7 +53,11 @@ class InstalledModel:
 
 @dataclass(frozen=True, slots=True)
 class CataloguePair:
-    """A pair of the catalogue. `num_bytes` are still to be downloaded, of `total_bytes`."""
+    """A pair of the catalogue. `num_bytes` are still to be downloaded, of `total_bytes`.
+
+    It is not `sized` while only the hub knows the size of one of its models, which is then not
+    counted: it is known once it was pulled. `pitfall` is a sentence on what to look out for.
+    """
 
     name: str
     description: str
@@ -62,10 +66,12 @@ class CataloguePair:
     num_bytes: int
     total_bytes: int
     licence: str
+    sized: bool = True
+    pitfall: str | None = None
 
     @property
     def installed(self) -> bool:
-        return self.num_bytes == 0
+        return self.sized and self.num_bytes == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +92,12 @@ def installed() -> list[InstalledModel]:
 
 
 def catalogue_pairs() -> list[CataloguePair]:
-    """The pairs that can be had by name and whose sizes are known, in the catalogue's order.
-
-    Of a model that only the hub describes, the size is known once it was pulled.
-    """
+    """The pairs that can be had by name, in the catalogue's order."""
     known = catalogue()
     pairs = []
     for pair in known.pairs.values():
         entries = known.expand(pair.name)
         sizes = [_size_of(entry) for entry in entries]
-        if None in sizes:
-            continue
         pairs.append(
             CataloguePair(
                 name=pair.name,
@@ -108,6 +109,8 @@ def catalogue_pairs() -> list[CataloguePair]:
                 ),
                 total_bytes=sum(size or 0 for size in sizes),
                 licence=", ".join(dict.fromkeys(entry.licence for entry in entries)),
+                sized=None not in sizes,
+                pitfall=pair.pitfall,
             )
         )
     return pairs

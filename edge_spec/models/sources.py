@@ -110,7 +110,10 @@ def fetch(
     """Bring everything that was planned into the store; returns each model's first file."""
     folder = plan.folder
     todo = [
-        [Job(file, folder, progress or _ignore, cancelled or _never, disk_usage) for file in wanted.files]
+        [
+            Job(file, folder, _shifted(progress or _ignore, wanted, number), cancelled or _never, disk_usage)
+            for number, file in enumerate(wanted.files)
+        ]
         for wanted in plan.wanted
     ]
     missing = [job for jobs_of_model in todo for job in jobs_of_model if not _is_whole(job)]
@@ -123,6 +126,12 @@ def fetch(
         came = [_bring(job, plan.hub) for job in files if job in missing]
         _record(wanted, folder, [one for one in came if one is not None])
     return [folder / wanted.files[0].file for wanted in plan.wanted]
+
+
+def _shifted(progress: PullProgress, wanted: Wanted, number: int) -> PullProgress:
+    """Progress of one file of a model, told as progress of the whole model."""
+    before = sum(file.size for file in wanted.files[:number])
+    return lambda _, source, done, _total: progress(wanted.label, source, before + done, wanted.size)
 
 
 def _bring(job: Job, hub: Hub) -> Fetched | None:

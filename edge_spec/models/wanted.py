@@ -25,9 +25,11 @@ FILE = "file:"
 class Wanted:
     """A model to bring into the store: all its files, in order, and where they come from.
 
-    `notes` are sentences for whoever asked: what was chosen, and why.
+    `name` is what its record is called, `label` what progress calls it: the name that was asked
+    for. `notes` are sentences for whoever asked: what was chosen, and why.
     """
 
+    label: str
     name: str
     files: tuple[WantedFile, ...]
     licence: str | None
@@ -69,28 +71,33 @@ class Finder:
         if name not in self.models.pairs and name not in self.models.models:
             ref = hub_ref(name)
             assert ref is not None, "check_name lets nothing else through"
-            return [self._from_hub(ref, self.revision or DEFAULT_REVISION, None)]
+            return [self._from_hub(name, ref, self.revision or DEFAULT_REVISION, None)]
         return [self.find_entry(entry) for entry in self.models.expand(name)]
 
     def find_entry(self, entry: ModelEntry | HubEntry) -> Wanted:
         """A model of the catalogue."""
         if isinstance(entry, HubEntry):
-            wanted = self._from_hub(entry.ref, self.revision or entry.revision, entry.licence)
-        else:
-            file = WantedFile(entry.name, entry.file, entry.size, entry.sha256, entry.sources)
-            wanted = Wanted(entry.name, (file,), entry.licence)
-        return wanted
+            return self._from_hub(entry.name, entry.ref, self.revision or entry.revision, entry.licence)
+        file = WantedFile(entry.name, entry.file, entry.size, entry.sha256, entry.sources)
+        return Wanted(entry.name, entry.name, (file,), entry.licence)
 
-    def _from_hub(self, ref: HubRef, revision: str, licence: str | None) -> Wanted:
+    def _from_hub(self, label: str, ref: HubRef, revision: str, licence: str | None) -> Wanted:
+        known = [record for record in records_in(self.folder) if record.means(ref)]
         try:
             repo = self.hub.look(ref.repo, revision, self.cancelled)
         except SourceFailed as failure:
-            known = [record for record in records_in(self.folder) if record.means(ref)]
             if len(known) == 1 and self.hub.unreachable is not None:
-                return _as_recorded(known[0], str(failure))
+                return _as_recorded(label, known[0], str(failure))
             raise FetchError(f"{ref} cannot be had from the hub: {str(failure).removesuffix('.')}.") from None
-        choice = choose(ref, repo.files)
-        return _of_repo(repo, choice.model, choice.reason, licence)
+        if repo.cached and len(known) == 1:
+            return _as_recorded(label, known[0], "it is out of reach")
+        try:
+            choice = choose(ref, repo.files)
+        except SettingError as error:
+            if not repo.cached:
+                raise
+            raise FetchError(f"The hub is out of reach, and its cache here does not help: {error}") from None
+        return _of_repo(label, repo, choice.model, choice.reason, licence)
 
     def _local(self, name: str) -> Wanted:
         """A file on this machine, with the other parts if it is one of a split model."""
@@ -105,7 +112,7 @@ class Finder:
             wanted.append(
                 WantedFile(called, file.name, size, sha256, (PathSource(str(file)),), replaces=False)
             )
-        return Wanted(label, tuple(wanted), None)
+        return Wanted(name, label, tuple(wanted), None)
 
     def _hash(self, path: Path) -> tuple[int, str]:
         digest = hashlib.sha256()
@@ -147,7 +154,7 @@ def _part_names(name: str) -> list[str]:
     return [name] if split is None else split.names
 
 
-def _of_repo(repo: Repo, model: RepoModel, reason: str | None, licence: str | None) -> Wanted:
+def _of_repo(label: str, repo: Repo, model: RepoModel, reason: str | None, licence: str | None) -> Wanted:
     """The model of a repository, each file pinned to the repository's commit."""
     for file in model.files:
         require_safe(file.path, repo.name)
@@ -169,7 +176,9 @@ def _of_repo(repo: Repo, model: RepoModel, reason: str | None, licence: str | No
         for number, file in enumerate(model.files, 1)
     )
     notes = list(_notes(repo, ref, reason))
-    return Wanted(str(ref), files, repo.licence or licence, repo.name, repo.commit, model.label, tuple(notes))
+    return Wanted(
+        label, str(ref), files, repo.licence or licence, repo.name, repo.commit, model.label, tuple(notes)
+    )
 
 
 def _notes(repo: Repo, ref: HubRef, reason: str | None) -> Iterator[str]:
@@ -179,7 +188,7 @@ def _notes(repo: Repo, ref: HubRef, reason: str | None) -> Iterator[str]:
         yield f"The hub is out of reach; what its cache here has of {repo.name} is used."
 
 
-def _as_recorded(record: Record, why: str) -> Wanted:
+def _as_recorded(label: str, record: Record, why: str) -> Wanted:
     """A model as it was pulled before, when the hub cannot be asked for anything newer."""
     assert record.repo is not None and record.commit is not None, "only records of the hub are named so"
     files: Sequence[WantedFile] = [
@@ -192,5 +201,13 @@ def _as_recorded(record: Record, why: str) -> Wanted:
     ]  # fmt: skip
     note = f"The hub was not asked for a newer {record.name} ({why})."
     return Wanted(
-        record.name, tuple(files), record.licence, record.repo, record.commit, record.quant, (note,), True
+        label,
+        record.name,
+        tuple(files),
+        record.licence,
+        record.repo,
+        record.commit,
+        record.quant,
+        (note,),
+        True,
     )

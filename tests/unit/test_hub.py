@@ -146,11 +146,14 @@ def test_a_server_that_takes_no_ranges_starts_again_without_damage(hub: FakeHub,
 
 
 def test_parts_are_pulled_as_one_model(hub: FakeHub, folder: Path) -> None:
-    seen: list[str] = []
-    (path,) = _get(f"{REPO}:Q8_0", progress=lambda name, *_: seen.append(name))
+    seen: list[tuple[str, str, int, int]] = []
+    (path,) = _get(f"{REPO}:Q8_0", progress=lambda *step: seen.append(step))
     assert path == folder / REPO / "Q8_0/demo-Q8_0-00001-of-00002.gguf"
     assert [file.read_bytes() for file in sorted(path.parent.iterdir())] == PARTS
-    assert list(dict.fromkeys(seen)) == [f"{REPO}:Q8_0 (1 of 2)", f"{REPO}:Q8_0 (2 of 2)"]
+    total = len(PARTS[0]) + len(PARTS[1])
+    assert {(name, of) for name, _, _, of in seen} == {(f"{REPO}:Q8_0", total)}
+    done = [done for _, _, done, _ in seen]
+    assert done == sorted(done) and done[-1] == total
     (model,) = store.list_models()
     assert (model.size, len(model.files)) == (len(PARTS[0]) + len(PARTS[1]), 2)
     assert store.resolve("demo-Q8_0") == store.resolve(f"{REPO}:Q8_0") == path
