@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -156,8 +157,12 @@ def _record(wanted: Wanted, folder: Path, came: list[Fetched]) -> None:
         quant=wanted.quant,
         licence=wanted.licence,
     )
-    with jobs.storage_errors(folder):
-        keep_record(folder, record)
+    if came:
+        with jobs.storage_errors(folder):
+            keep_record(folder, record)
+    else:
+        with contextlib.suppress(OSError):  # a store that cannot be written is no obstacle to its models
+            keep_record(folder, record)
 
 
 def _has_size(path: Path, size: int) -> bool:
