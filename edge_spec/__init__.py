@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from edge_spec.models.library import (
         installed as list_models,
     )
-    from edge_spec.models.store import store_path
+    from edge_spec.models.store import is_missing, store_path
     from edge_spec.pair import Answer, Pair
     from edge_spec.settings import (
         SETTINGS,
@@ -154,6 +154,7 @@ _HOME = {
     "estimate_pair": "models.library",
     "found_models": "models.library",
     "harmless": "cli.output",
+    "is_missing": "models.store",
     "list_models": "models.library",
     "load_pair": "api",
     "pull_models": "models.library",
@@ -237,6 +238,7 @@ __all__ = [
     "estimate_pair",
     "found_models",
     "harmless",
+    "is_missing",
     "list_models",
     "load_pair",
     "pull_models",

@@ -176,9 +176,12 @@ def _table() -> dict[str, Setting]:
     kv_types, flash = _choice(*get_args(KVType)), _choice(*get_args(FlashAttention))
     s = Setting
     rows = [
-        s("model", TEXT, None, "Target: a GGUF file or a catalogue name.", models, ("-m",), "MODEL"),
-        s("draft-model", TEXT, None, "Draft: a GGUF file or a catalogue name.", models, ("-md",), "MODEL"),
-        s("pair", TEXT, "starter", "Catalogue pair that -m and -md override.", models, (), "NAME"),
+        s("model", TEXT, None, "Target: a GGUF file, a catalogue name or user/repo[:QUANT].", models, ("-m",),
+          "MODEL"),
+        s("draft-model", TEXT, None, "Draft: likewise.", models, ("-md",), "MODEL"),
+        s("hf-repo", TEXT, None, "Target on the hub: user/repo[:QUANT].", models, ("-hf",), "REPO"),
+        s("hf-repo-draft", TEXT, None, "Draft on the hub: likewise.", models, ("-hfd",), "REPO"),
+        s("pair", TEXT, "starter", "Catalogue pair that -m, -md, -hf and -hfd override.", models, (), "NAME"),
         s("ctx-size", WHOLE, 4096, "Context, in tokens.", models, ("-c",), "N",
           (ModelSettings, "context_size")),
         s("threads", WHOLE, None, "Threads for one row (default: chosen).", models, ("-t",), "N",

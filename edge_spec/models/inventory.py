@@ -10,7 +10,6 @@ from typing import Final
 
 from edge_spec.errors import ModelFileError
 from edge_spec.models import facts_cache, store
-from edge_spec.models.catalogue import catalogue
 from edge_spec.models.discovery import FoundFile, Place, find_files
 from edge_spec.models.facts import ModelFacts
 from edge_spec.models.header import Header, read_header
@@ -160,8 +159,8 @@ def _found(file: FoundFile) -> FoundModel:
         problem = str(error)
     except OSError as error:
         problem = f"{file.path} cannot be read: {error.strerror or error}."
-    entry = catalogue().models.get(file.name) if file.place == "store" else None
-    licence = entry.licence if entry is not None else facts.licence if facts is not None else None
+    known = store.licence_of(file.path) if file.place == "store" else None
+    licence = known or (facts.licence if facts is not None else None)
     return FoundModel(file.name, file.path, file.place, size, licence, facts, problem)
 
 

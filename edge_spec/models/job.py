@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple
 
 from edge_spec.errors import Cancelled, FetchError, HashMismatchError, NoSpaceError, OutputError
-from edge_spec.models.catalogue import ModelEntry
+from edge_spec.models.catalogue import Source
 from edge_spec.models.store import CHUNK_BYTES
 from edge_spec.sizes import size_text
 
@@ -55,13 +56,28 @@ class SourceFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A model on its way into the store.
+class WantedFile:
+    """One file to bring into the store: `file` is its place there, `name` what progress calls it.
 
-    `folder` is the store, `work` this model's place for partial files, kept until it is done.
+    `sources` are tried in order; `replaces` says whether other bytes under that name give way.
     """
 
-    entry: ModelEntry
+    name: str
+    file: str
+    size: int
+    sha256: str
+    sources: tuple[Source, ...]
+    replaces: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A file on its way into the store.
+
+    `folder` is the store, `work` this file's place for what is not whole, kept until it is done.
+    """
+
+    entry: WantedFile
     folder: Path
     progress: PullProgress
     cancelled: Callable[[], bool]
@@ -69,7 +85,7 @@ class Job:
 
     @property
     def work(self) -> Path:
-        return self.folder / ".partial" / self.entry.name
+        return work_folder(self.folder, self.entry.name)
 
     @property
     def destination(self) -> Path:
@@ -105,8 +121,23 @@ class Job:
             sink.unlink()
             raise HashMismatchError(self.mismatch(source))
 
+    def verify(self, path: Path, source: str) -> None:
+        """Check that `path` is the promised file. Raises HashMismatchError or Cancelled."""
+        digest = hashlib.sha256()
+        with path.open("rb") as file:
+            for chunk in chunks_of(file):
+                digest.update(chunk)
+                self.tell(source, self.entry.size)
+        if digest.hexdigest() != self.entry.sha256:
+            raise HashMismatchError(self.mismatch(source))
+
     def mismatch(self, source: str) -> str:
         return f"{source} gave bytes for {self.entry.name} whose sha256 is not the promised one"
+
+
+def work_folder(folder: Path, name: str) -> Path:
+    """Where partial files of the model `name` lie, in the store `folder`."""
+    return folder / ".partial" / re.sub(r"[^A-Za-z0-9._ ()-]", "+", name)
 
 
 def chunks_of(file: IO[bytes]) -> Iterator[bytes]:
@@ -146,7 +177,7 @@ def only_one(job: Job) -> Iterator[None]:
 
     The operating system drops the lock when its holder dies, so it is never stale.
     """
-    path = job.work.with_name(job.entry.name + ".lock")
+    path = job.work.with_name(job.work.name + ".lock")
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
         if not _try_lock(file):

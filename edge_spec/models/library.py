@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from edge_spec.config import ModelSettings
 from edge_spec.errors import IncompatiblePairError
 from edge_spec.models import inventory, store
-from edge_spec.models.catalogue import ModelEntry, catalogue
+from edge_spec.models.catalogue import Entry, HubEntry, catalogue
 from edge_spec.models.header import read_header
 from edge_spec.models.inventory import FoundModel, FoundPair
 from edge_spec.models.memory import MemoryPlan, Request, advice, plan_memory, this_machine
 from edge_spec.models.pairing import check_files, raise_if_incompatible
+from edge_spec.models.records import records_in
 
 if TYPE_CHECKING:
     from edge_spec.host_wire import PairSpec
@@ -69,7 +70,11 @@ class DraftChoice:
 
 @dataclass(frozen=True, slots=True)
 class CataloguePair:
-    """A pair of the catalogue. `num_bytes` are still to be downloaded, of `total_bytes`."""
+    """A pair of the catalogue. `num_bytes` are still to be downloaded, of `total_bytes`.
+
+    It is not `sized` while only the hub knows the size of one of its models, which is then not
+    counted: it is known once it was pulled. `pitfall` is a sentence on what to look out for.
+    """
 
     name: str
     description: str
@@ -78,10 +83,12 @@ class CataloguePair:
     num_bytes: int
     total_bytes: int
     licence: str
+    sized: bool = True
+    pitfall: str | None = None
 
     @property
     def installed(self) -> bool:
-        return self.num_bytes == 0
+        return self.sized and self.num_bytes == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +132,20 @@ def catalogue_pairs() -> list[CataloguePair]:
     pairs = []
     for pair in known.pairs.values():
         entries = known.expand(pair.name)
+        sizes = [_size_of(entry) for entry in entries]
         pairs.append(
             CataloguePair(
                 name=pair.name,
                 description=pair.description,
                 target=pair.target,
                 draft=pair.draft,
-                num_bytes=sum(entry.size for entry in entries if not _is_here(entry)),
-                total_bytes=sum(entry.size for entry in entries),
+                num_bytes=sum(
+                    size or 0 for entry, size in zip(entries, sizes, strict=True) if not _is_here(entry)
+                ),
+                total_bytes=sum(size or 0 for size in sizes),
                 licence=", ".join(dict.fromkeys(entry.licence for entry in entries)),
+                sized=None not in sizes,
+                pitfall=pair.pitfall,
             )
         )
     return pairs
@@ -146,14 +158,16 @@ def pull_models(
 ) -> list[Path]:
     """Bring pairs or models into the store; returns their files.
 
+    A name is of the catalogue, `user/repo[:QUANT]` on the hub, or `file:PATH`.
     `on_progress(model, source, done, total)` gets bytes; `cancelled()` is asked several times a
     second. Raises SettingError for an unknown name before anything is fetched, FetchError and
     its kind, OutputError (store not writable) and Cancelled.
     """
     from edge_spec.models import sources
+    from edge_spec.models.wanted import check_name
 
     for name in names:
-        catalogue().expand(name)
+        check_name(name, catalogue())
     return [path for name in names for path in sources.pull(name, on_progress, cancelled)]
 
 
@@ -227,12 +241,21 @@ def _choice(pair: FoundPair) -> DraftChoice:
     )
 
 
-def _is_here(entry: ModelEntry) -> bool:
+def _is_here(entry: Entry) -> bool:
     """Whether its whole file is; the bytes are checked when they are fetched."""
+    if isinstance(entry, HubEntry):
+        return not store.is_missing(entry.name)
     try:
         return (store.store_path() / entry.file).stat().st_size == entry.size
     except OSError:
         return False
+
+
+def _size_of(entry: Entry) -> int | None:
+    """Bytes of a model, if anybody here knows them."""
+    if not isinstance(entry, HubEntry):
+        return entry.size
+    return next((record.size for record in records_in(store.store_path()) if record.means(entry.ref)), None)
 
 
 def _settings(spec: PairSpec, layers: str, device: str) -> ModelSettings:
@@ -245,7 +268,7 @@ def _settings(spec: PairSpec, layers: str, device: str) -> ModelSettings:
 
 def _request(name: str, settings: ModelSettings) -> Request:
     entry = catalogue().models.get(name)
-    if entry is not None and not _is_here(entry):
+    if entry is not None and entry.size is not None and not _is_here(entry):
         return Request(replace(settings, path=Path(entry.name)), None, entry.size)
     header = read_header(store.resolve(name))
     return Request(replace(settings, path=header.path), header)

@@ -10,7 +10,7 @@ from typing import Final
 import edge_spec
 from edge_spec import PairSpec, Settings, chosen_models
 
-_CHOICES: Final = ("model", "draft-model", "pair")
+_CHOICES: Final = ("model", "draft-model", "hf-repo", "hf-repo-draft", "pair")
 
 
 def first_pair(settings: Settings, last: PairSpec | None) -> PairSpec | None:
@@ -34,12 +34,14 @@ def chosen_pair(settings: Settings) -> PairSpec:
 
 
 def missing_models(spec: PairSpec) -> list[str]:
-    """The models of a pair that the catalogue has and the store has not."""
+    """The models of a pair that the catalogue or the hub has and the store has not."""
     pairs = edge_spec.catalogue()
     known = {name for pair in pairs for name in (pair.target, pair.draft)}
     here = {name for pair in pairs if pair.installed for name in (pair.target, pair.draft)}
     doubtful = [name for name in (spec.target, spec.draft) if name in known and name not in here]
-    return [name for name in doubtful if name is not None and not _are_here([name])]
+    missing = [name for name in doubtful if name is not None and not _are_here([name])]
+    named = [name for name in (spec.target, spec.draft) if name is not None and name not in known]
+    return missing + [name for name in named if edge_spec.is_missing(name)]
 
 
 def _are_here(names: Iterable[str]) -> bool:

@@ -47,7 +47,9 @@ class FirstRunScreen(ClosingModal[PairSpec | None]):
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self._options = dict(options or {})
-        pairs = sorted(edge_spec.catalogue(), key=lambda pair: pair.num_bytes)
+        pairs = sorted(
+            (pair for pair in edge_spec.catalogue() if pair.sized), key=lambda pair: pair.num_bytes
+        )
         self._pairs = {pair.name: pair for pair in pairs}
         self._plans: dict[str, str] = {_FILE: _FILE_WORDS}
 

@@ -122,7 +122,7 @@ class ModelScreen(ClosingModal[PairSpec | None]):
 
     @work(thread=True, group="store")
     def _list(self) -> None:
-        pairs = edge_spec.catalogue()
+        pairs = [pair for pair in edge_spec.catalogue() if pair.sized]
         self.post_message(self.Listed(pairs, None))  # every file of the store is looked into, this is quick
         models = edge_spec.list_models()
         if not get_current_worker().is_cancelled:

@@ -24,10 +24,7 @@ from tui.widgets.download_row import DownloadRow
 REFRESH_S: Final = 0.2
 """Figures change so often at most, however often a pull reports."""
 
-_STOPPED = (
-    "Stopped. Pull again to go on: what came from PyPI is kept, "
-    "a file that came from the Hugging Face hub begins again."
-)
+_STOPPED = "Stopped. Pull again to go on: what has come is kept."
 _KEYS: Final = {
     "pulling": "Esc stop",
     "stopping": "",

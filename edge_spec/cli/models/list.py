@@ -91,7 +91,7 @@ def _show_models(models: list[FoundModel]) -> None:
 def _offer(catalogue: Catalogue, offered: set[str]) -> None:
     """What `models pull` could fetch."""
     rows = [
-        [entry.name, size_text(entry.size), entry.licence, entry.description]
+        [entry.name, size_text(entry.size) if entry.size else "the hub's", entry.licence, entry.description]
         for entry in catalogue.models.values()
         if entry.name in offered
     ]
