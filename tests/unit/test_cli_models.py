@@ -17,7 +17,8 @@ import pytest
 
 from edge_spec import cli
 from edge_spec.models import catalogue as catalogue_module
-from edge_spec.models import inventory, job, memory, sources, store
+from edge_spec.models import job, sources, store
+from edge_spec.models.memory import machine
 from tests.gguf_maker import make_gguf
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,7 +81,7 @@ def offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path
             """
         )
         loaded = catalogue_module.load_catalogue(toml)
-        for module in (catalogue_module, inventory, sources, store):
+        for module in (catalogue_module, sources, store):
             monkeypatch.setattr(module, "catalogue", lambda: loaded)
         return source
 
@@ -265,9 +266,9 @@ def test_a_draft_with_another_vocabulary_is_refused_before_loading(invoke: Invok
 
 def test_memory_that_will_not_suffice_is_foreseen(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     class Small:
-        total, available = 10_000_000, 1_000_000
+        total, available = 1_000_000, 100_000
 
-    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: Small)
+    monkeypatch.setattr(machine.psutil, "virtual_memory", lambda: Small)
     make_gguf(Path("t.gguf"))
     code, out, err = invoke("run", "hi", "-m", "t.gguf")
     assert (code, out, err.count("\n")) == (3, "", 1)
