@@ -15,8 +15,9 @@ from typing import NoReturn, overload
 import numpy as np
 from numpy.typing import NDArray
 
-READ_STEPS = (16 << 20, 64 << 20, 256 << 20)
-"""How much of a file is read for its header, in bytes; almost every header fits the first step."""
+READ_STEPS = (1 << 20, 16 << 20, 96 << 20)
+"""How much of a file is read for its header, in bytes: enough for a later part of a model, for
+every vocabulary there is, and for what still costs little memory."""
 
 MAX_KEY_VALUES = 1 << 16
 MAX_TENSORS = 1 << 18
