@@ -16,7 +16,7 @@ import numpy as np
 
 from edge_spec.cancel import Cancel
 from edge_spec.config import ModelSettings
-from edge_spec.drafters.token_map import TARGET_IDS_KEY, TokenMap
+from edge_spec.drafters import TokenMap
 from edge_spec.events import Notice
 from edge_spec.llama import abi
 from edge_spec.llama.cache import Cache
@@ -24,6 +24,7 @@ from edge_spec.llama.context import Context
 from edge_spec.llama.model import Model
 from edge_spec.llama.skip import LayerSkip
 from edge_spec.models import store
+from edge_spec.models.facts import target_ids_of
 from edge_spec.models.header import Header, check_loadable, read_header
 from edge_spec.models.memory import check_memory
 from edge_spec.models.pairing import PairReport, check_pair, raise_if_incompatible
@@ -131,7 +132,7 @@ def load_pair(
     if draft_header is not None:
         report = check_pair(header, draft_header)
         raise_if_incompatible(report)
-    check_memory(settings, header, draft_settings, draft_header, gpu=_has_gpu())
+    check_memory(settings, header, draft_settings, draft_header, gpu=has_gpu())
     notices = []
     if 0 < header.context_length < context_size:
         notices.append(
@@ -153,21 +154,21 @@ def load_pair(
     if draft_settings is None or draft_header is None or report is None:
         return Pair(loaded, None, cancel, notices)
     try:
-        drafting = LoadedModel(
-            draft_settings, draft_header, cancel, lambda fraction: tell("draft", fraction)
-        )
+        drafting = LoadedModel(draft_settings, draft_header, cancel, lambda fraction: tell("draft", fraction))
     except BaseException:
         loaded.close()
         raise
-    return Pair(loaded, drafting, cancel, notices, token_map(report, loaded.model, draft_header, drafting.model))
+    return Pair(
+        loaded, drafting, cancel, notices, token_map(report, loaded.model, draft_header, drafting.model)
+    )
 
 
 def token_map(report: PairReport, target: Model, draft_header: Header, draft: Model) -> TokenMap | None:
     """How the two vocabularies map; None when a token's id is the same in both."""
-    target_ids = draft_header.metadata.get(TARGET_IDS_KEY)
+    target_ids = target_ids_of(draft_header)
     if target_ids is None and not report.masked:
         return None
-    ids = target_ids if isinstance(target_ids, np.ndarray) else range(min(target.num_vocab, draft.num_vocab))
+    ids = np.arange(min(target.num_vocab, draft.num_vocab)) if target_ids is None else target_ids
 
     def pieces() -> list[bytes]:
         return [draft.piece(token) for token in range(draft.num_vocab)]
@@ -181,6 +182,6 @@ def _sound_header(path: Path) -> Header:
     return header
 
 
-def _has_gpu() -> bool:
+def has_gpu() -> bool:
     """Whether llama.cpp sees a GPU with memory of its own."""
     return any(device.kind == "gpu" for device in abi.devices())

@@ -51,6 +51,7 @@ _STEADY = Notice(
     "beside one that is thrown away: the text does not depend on K then (--reproducible off saves the row).",
 )
 
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One finished text: without stop string and special tokens, its ids, why it ended."""

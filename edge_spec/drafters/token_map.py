@@ -18,9 +18,6 @@ from numpy.typing import NDArray
 
 from edge_spec.types import Logits
 
-TARGET_IDS_KEY = "edge_spec.target_ids"
-"""The GGUF key of a trimmed draft: INT32, one target id for each draft token, strictly ascending."""
-
 
 class TokenMap:
     """Maps rows of draft logits to target ids, and target tokens to draft tokens.

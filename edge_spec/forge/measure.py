@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edge_spec.drafters.token_map import TokenMap, Translation
 from edge_spec.forge.samples import SAMPLING, Sample
 from edge_spec.sampling import SamplerChain
-from edge_spec.types import Dist, KVCache, Rows
+from edge_spec.types import Dist, KVCache, Logits, Rows
 
 _CONTEXT = 64
 """Tokens in the cache while steps are timed."""
@@ -43,18 +44,49 @@ class Drafting:
 
 def acceptance(draft: Drafting, samples: Sequence[Sample]) -> Acceptance:
     """Read each sample with the draft and compare its law with the target's at every token."""
-    shared: list[float] = []
-    same: list[bool] = []
-    for sample in samples:
-        for p, q in zip(sample.dists, _laws(draft, sample), strict=True):
-            shared.append(overlap(p, q))
-            same.append(likeliest(p) == likeliest(q))
-    return Acceptance(statistics.fmean(shared), statistics.fmean(same))
+    (found,) = acceptances(draft, [(sample, [None]) for sample in samples])
+    return found
 
 
-def _laws(draft: Drafting, sample: Sample) -> Iterator[Dist]:
-    """The draft's distribution, in target ids, at each token of the answer."""
+def acceptances(
+    draft: Drafting, cases: Sequence[tuple[Sample, Sequence[NDArray[np.int64] | None]]]
+) -> list[Acceptance]:
+    """The same for a draft that could write some tokens only, for several such sets at once.
+
+    Each sample comes with its sets of target ids (None: all of them), which may differ from
+    sample to sample; the result has one entry for each place in that list.
+    """
     sampler = SamplerChain(SAMPLING)
+    tallies = [_Tally() for _ in cases[0][1]]
+    masked = np.empty(draft.num_target, np.float32)
+    for sample, sets in cases:
+        for p, row in zip(sample.dists, _rows(draft, sample), strict=True):
+            for tally, ids in zip(tallies, sets, strict=True):
+                if ids is not None:
+                    masked.fill(-np.inf)
+                    masked[ids] = row[ids]
+                tally.add(p, sampler(row if ids is None else masked[: len(row)], ()))
+    return [tally.result for tally in tallies]
+
+
+class _Tally:
+    """Sums for one acceptance."""
+
+    def __init__(self) -> None:
+        self._shared: list[float] = []
+        self._same: list[bool] = []
+
+    def add(self, p: Dist, q: Dist) -> None:
+        self._shared.append(overlap(p, q))
+        self._same.append(likeliest(p) == likeliest(q))
+
+    @property
+    def result(self) -> Acceptance:
+        return Acceptance(statistics.fmean(self._shared), statistics.fmean(self._same))
+
+
+def _rows(draft: Drafting, sample: Sample) -> Iterator[Logits]:
+    """The draft's logits, by target id, at each token of the answer; each valid until the next."""
     tokens = [*sample.prompt_ids, *sample.token_ids]
     ids: Sequence[int] = tokens
     # wanted[i]: the index of the draft token whose row judges answer token i.
@@ -66,11 +98,11 @@ def _laws(draft: Drafting, sample: Sample) -> Iterator[Dist]:
     cache = draft.cache
     cache.rollback(0, 0)
     at = done = 0
-    law: Dist | None = None
+    row: Logits | None = None
     while done < len(wanted):
         first = max(0, wanted[done])
-        if law is not None and first < at:  # a token that no draft token spells
-            yield law
+        if row is not None and first < at:  # after a token that no draft token spells: as before it
+            yield row
             done += 1
             continue
         while at < first:
@@ -83,8 +115,7 @@ def _laws(draft: Drafting, sample: Sample) -> Iterator[Dist]:
         for index in chunk:
             row = rows[index - first]
             row = row[: draft.num_target] if draft.token_map is None else draft.token_map.row(row)
-            law = sampler(row, ())
-            yield law
+            yield row
         done += len(chunk)
 
 

@@ -147,7 +147,10 @@ def _without_layers(header: Header, dropped: tuple[int, ...]) -> dict[str, KeyVa
     for key, old in read_key_values(header).items():
         if key == f"{header.architecture}.block_count":
             changed[key] = KeyValue(num - len(dropped), old.type)
-        elif key.startswith(f"{header.architecture}.") and isinstance(old.value, np.ndarray):
-            if len(old.value) == num:
-                changed[key] = KeyValue(np.delete(old.value, list(dropped)), old.type, old.item_type)
+        elif (
+            key.startswith(f"{header.architecture}.")
+            and isinstance(old.value, np.ndarray)
+            and len(old.value) == num
+        ):
+            changed[key] = KeyValue(np.delete(old.value, list(dropped)), old.type, old.item_type)
     return changed

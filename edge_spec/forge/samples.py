@@ -140,9 +140,7 @@ def _answer(
                 raise Cancelled
             slot = slots[event.slot]
             emitted = tuple(slot.tokens[slot.num_prompt :])
-            yield Sample(
-                tuple(slot.tokens[: slot.num_prompt]), emitted, tuple(recorders[event.slot].dists)
-            )
+            yield Sample(tuple(slot.tokens[: slot.num_prompt]), emitted, tuple(recorders[event.slot].dists))
 
 
 def shortened(sample: Sample, num_tokens: int) -> Sample:

@@ -8,12 +8,12 @@ import gguf
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_spec.drafters.token_map import TARGET_IDS_KEY
 from edge_spec.errors import SettingError
 from edge_spec.forge.rewrite import Edit, KeyValue, read_key_values
+from edge_spec.forge.samples import Sample
+from edge_spec.models.facts import TARGET_IDS_KEY, target_ids_of
 from edge_spec.models.header import Header
 from edge_spec.models.reader import StringArray
-from edge_spec.models.vocab import Vocab
 
 _NORMAL, _UNUSED, _BYTE = 1, 5, 6
 _PREFIX = "tokenizer.ggml."
@@ -34,7 +34,7 @@ def check_trimmable(header: Header) -> None:
 def special_ids(header: Header) -> set[int]:
     """Tokens that stay whatever the text: control tokens, single bytes, and those named by the header."""
     vocab = header.vocab
-    kept = {id_ for id_ in _named_ids(header).values()}
+    kept = set(_named_ids(header).values())
     kinds = vocab.token_types
     if kinds is not None:
         kept |= set(np.flatnonzero((kinds != _NORMAL) & (kinds != _UNUSED)).tolist())
@@ -59,35 +59,6 @@ def _named_ids(header: Header) -> dict[str, int]:
         if token is not None:
             named.setdefault(_PREFIX + key, token)
     return named
-
-
-def agreeing_ids(target: Vocab, draft: Vocab, target_ids: Sequence[int]) -> NDArray[np.int64]:
-    """The draft tokens whose text the target has at the mapped id, ascending."""
-    size = target.size
-    return np.array(
-        [i for i, t in enumerate(target_ids) if t < size and target.raw(t) == draft.raw(i)], np.int64
-    )
-
-
-def choose_tokens(
-    header: Header, allowed: NDArray[np.int64], scores: Mapping[int, float], num_tokens: int
-) -> NDArray[np.int64]:
-    """At most about `num_tokens` of the draft's `allowed` ids, ascending.
-
-    First those that must stay, then by falling score (how much the target emits them), then by
-    id: a vocabulary learnt by merging has its commonest tokens first. With byte-level BPE a
-    token comes with the parts that it is merged from, so that the trimmed tokenizer can make it.
-    """
-    permitted = set(allowed.tolist())
-    kept = special_ids(header) & permitted
-    parts = _parts(header)
-    wanted = sorted(scores, key=lambda token: (-scores[token], token))
-    for token in (*wanted, *allowed.tolist()):
-        if len(kept) >= num_tokens:
-            break
-        if token in permitted:
-            kept |= _with_parts(token, parts, permitted)
-    return np.array(sorted(kept), np.int64)
 
 
 def _parts(header: Header) -> dict[int, tuple[int, int]]:
@@ -142,9 +113,7 @@ def trim(header: Header, kept: NDArray[np.int64], target_ids: NDArray[np.int64])
             replace(_PREFIX + name, array[kept])
     if f"{_PREFIX}merges" in values:
         texts = set(tokens)
-        left = [
-            a + b" " + b for a, b in _merges(header) if a in texts and b in texts and a + b in texts
-        ]
+        left = [a + b" " + b for a, b in _merges(header) if a in texts and b in texts and a + b in texts]
         replace(f"{_PREFIX}merges", left)
     for key, token in _named_ids(header).items():
         new = new_ids.get(token)
@@ -159,3 +128,81 @@ def trim(header: Header, kept: NDArray[np.int64], target_ids: NDArray[np.int64])
         target_ids[kept].astype(np.int32), gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.INT32
     )
     return Edit(changed, rows=kept)
+
+
+class Vocabulary:
+    """The choice of tokens for a draft by samples of its target's text.
+
+    First come those that must stay, then by falling score (how much the target writes them), then
+    by id: a vocabulary learnt by merging has its commonest tokens first. With byte-level BPE a
+    token comes with the parts that it is merged from, so that the trimmed tokenizer can make it.
+    `target_ids` are the target's ids of all the draft's tokens.
+    """
+
+    def __init__(self, target: Header, draft: Header, samples: Sequence[Sample]) -> None:
+        self.samples = samples
+        trimmed = target_ids_of(draft)
+        size = draft.vocab.size
+        self.target_ids: NDArray[np.int64] = np.arange(size) if trimmed is None else trimmed.astype(np.int64)
+        theirs, own = target.vocab.texts(), draft.vocab.texts()
+        # A token that spells something else in the target could never be drafted.
+        self._allowed = np.array(
+            [i for i, t in enumerate(self.target_ids.tolist()) if t < len(theirs) and theirs[t] == own[i]],
+            np.int64,
+        )
+        self._permitted = set(self._allowed.tolist())
+        self._special = special_ids(draft) & self._permitted
+        self._parts = _parts(draft)
+        self._own_ids = dict(zip(self.target_ids.tolist(), range(size), strict=True))
+        self._folds = [list(samples[0::2]), list(samples[1::2])]
+
+    def choose(self, num_tokens: int, samples: Sequence[Sample]) -> NDArray[np.int64]:
+        """The draft tokens to keep, ascending, about `num_tokens` of them, by what `samples` hold."""
+        scores = self._scores(samples)
+        kept = set(self._special)
+        wanted = sorted(scores, key=lambda token: (-scores[token], token))
+        for token in (*wanted, *self._allowed.tolist()):
+            if len(kept) >= num_tokens:
+                break
+            if token in self._permitted:
+                kept |= _with_parts(token, self._parts, self._permitted)
+        return np.array(sorted(kept), np.int64)
+
+    def cases(self, sizes: Sequence[int]) -> list[tuple[Sample, list[NDArray[np.int64] | None]]]:
+        """Each sample with the target ids that each size keeps when the sample's half is not looked at."""
+        cases: list[tuple[Sample, list[NDArray[np.int64] | None]]] = []
+        for fold, other in zip(self._folds, reversed(self._folds), strict=True):
+            sets: list[NDArray[np.int64] | None] = [
+                self.target_ids[self.choose(size, other)] for size in sizes
+            ]
+            cases += [(sample, sets) for sample in fold]
+        return cases
+
+    def coverage(self, num_tokens: int) -> float:
+        """The share of the samples' tokens that are kept when their half is not looked at."""
+        found = [
+            np.isin(np.array(sample.token_ids), kept)
+            for sample, sets in self.cases([num_tokens])
+            for kept in sets
+            if kept is not None
+        ]
+        return float(np.concatenate(found).mean())
+
+    def _scores(self, samples: Sequence[Sample]) -> dict[int, float]:
+        """How much the target writes each of the draft's tokens, and half as much for reading it."""
+        scores: dict[int, float] = {}
+
+        def add(token: int, amount: float) -> None:
+            own = self._own_ids.get(token)
+            if own is not None:
+                scores[own] = scores.get(own, 0.0) + amount
+
+        for sample in samples:
+            for token in sample.prompt_ids:
+                add(token, 0.5)
+            for token in sample.token_ids:
+                add(token, 1.0)
+            for dist in sample.dists:
+                for token, prob in zip(dist.ids.tolist(), dist.probs.tolist(), strict=True):
+                    add(token, prob)
+        return scores

@@ -69,7 +69,7 @@ def quantize(
     last words.
     """
     source, destination = Path(source), Path(destination)
-    name = _checked_type(type_name)
+    name = checked_type(type_name)
     header = read_header(source)
     check_loadable(header)
     if header.num_splits > 1:
@@ -95,7 +95,8 @@ def quantize(
     return destination
 
 
-def _checked_type(type_name: str) -> str:
+def checked_type(type_name: str) -> str:
+    """The type's name as llama.cpp writes it. Raises SettingError with the reason."""
     name = type_name.upper()
     if name in _WHY_NOT:
         raise SettingError(f"{name} cannot be written: {_WHY_NOT[name]}. Choose one of {', '.join(_BITS)}.")

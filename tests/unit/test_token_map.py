@@ -57,7 +57,10 @@ DRAFTS = {
         lambda: trimmed_map(masked=(2, 10)),
         lambda: trimmed_draft(TableModel(12, seed=2).blend(P, 0.7)),
     ),
-    "masked, larger than the target": (masked_map, lambda: widened_draft(TableModel(12, seed=2).blend(P, 0.7))),
+    "masked, larger than the target": (
+        masked_map,
+        lambda: widened_draft(TableModel(12, seed=2).blend(P, 0.7)),
+    ),
 }
 
 
@@ -92,7 +95,9 @@ def drafted(events):
 
 @pytest.mark.parametrize("replays", [False, True], ids=["trims", "replays"])
 @pytest.mark.parametrize("k", [1, 2, 3, 7])
-@pytest.mark.parametrize("sampling", [GREEDY, WARM, UNTRUNCATED, PENALISED], ids=["greedy", "warm", "dense", "penalised"])
+@pytest.mark.parametrize(
+    "sampling", [GREEDY, WARM, UNTRUNCATED, PENALISED], ids=["greedy", "warm", "dense", "penalised"]
+)
 @pytest.mark.parametrize("draft", DRAFTS)
 def test_text_with_a_mapped_draft_equals_plain_text(draft, sampling, k, replays):
     prompt = [1, 10, 4, 8, 7]  # tokens that the drafts lack or read otherwise
@@ -106,7 +111,9 @@ def test_text_with_a_mapped_draft_equals_plain_text(draft, sampling, k, replays)
 
 @pytest.mark.parametrize("draft", DRAFTS)
 def test_only_mapped_tokens_are_ever_drafted(draft):
-    allowed = {"trimmed": set(TRIMMED), "trimmed, some masked": set(TRIMMED) - {2}}.get(draft, set(range(12)) - {3, 7})
+    allowed = {"trimmed": set(TRIMMED), "trimmed, some masked": set(TRIMMED) - {2}}.get(
+        draft, set(range(12)) - {3, 7}
+    )
     seen = set()
     for seed in range(6):
         seen |= set(drafted(run([slot([1, seed], sampling=UNTRUNCATED, max_tokens=60)], 5, draft)))
@@ -124,7 +131,9 @@ def test_a_context_that_the_longer_spelling_fills_first_costs_only_drafts(draft,
 
 def test_several_slots_at_once_each_give_the_text_that_they_give_alone():
     prompts = [[i, 10, 4] * (i + 1) for i in range(4)]
-    together = run([slot(p, seq=i, sampling=WARM) for i, p in enumerate(prompts)], 3, num_slots=4, batch_size=16)
+    together = run(
+        [slot(p, seq=i, sampling=WARM) for i, p in enumerate(prompts)], 3, num_slots=4, batch_size=16
+    )
     for i, prompt in enumerate(prompts):
         assert text(together, i) == text(run([slot(prompt, seq=i, sampling=WARM)], 0, num_slots=4))
 

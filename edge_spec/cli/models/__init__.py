@@ -9,6 +9,7 @@ from edge_spec.cli.lazy import LazyGroup
 COMMANDS = {
     "pull": "Fetch models or pairs of the catalogue.",
     "list": "The models that are here, and what the catalogue offers besides.",
+    "forge": "Make a faster draft out of a model that is here.",
     "quantize": "Write a model with weights of another type.",
 }
 """The commands and their one-line help; module `edge_spec.cli.models.NAME` holds each as `command`."""
