@@ -64,7 +64,7 @@ DRAFTS = {
 }
 
 
-def slot(prompt, *, seq=0, sampling=GREEDY, max_tokens=40, coupling="shared", eog=()):
+def slot(prompt, *, seq=0, sampling=GREEDY, max_tokens=30, coupling="shared", eog=()):
     def cut(tokens):
         return next(((i + 1, "eog") for i, token in enumerate(tokens) if token in eog), None)
 
@@ -94,7 +94,7 @@ def drafted(events):
 
 
 @pytest.mark.parametrize("replays", [False, True], ids=["trims", "replays"])
-@pytest.mark.parametrize("k", [1, 2, 3, 7])
+@pytest.mark.parametrize("k", [1, 3, 7])
 @pytest.mark.parametrize(
     "sampling", [GREEDY, WARM, UNTRUNCATED, PENALISED], ids=["greedy", "warm", "dense", "penalised"]
 )
@@ -115,8 +115,8 @@ def test_only_mapped_tokens_are_ever_drafted(draft):
         draft, set(range(12)) - {3, 7}
     )
     seen = set()
-    for seed in range(6):
-        seen |= set(drafted(run([slot([1, seed], sampling=UNTRUNCATED, max_tokens=60)], 5, draft)))
+    for seed in range(4):
+        seen |= set(drafted(run([slot([1, seed], sampling=UNTRUNCATED, max_tokens=40)], 5, draft)))
     assert seen <= allowed
     assert len(seen) > len(allowed) // 2
 

@@ -204,11 +204,11 @@ def _show(report: ForgeReport) -> None:
         show("Nothing that was tried is better here than the draft as given, so no file was written.")
         return
     faster, gain = base.step_s / best.step_s, best.gain
+    show(f"{report.path} has {size_text(best.header.size)}, and its step is {faster:.2f} times as fast.")
     verdict = "is" if gain.speedup > 1 else "stays below 1, at"
     show(
-        f"{report.path} has {size_text(best.header.size)}; its step is {faster:.2f} times as fast. The speed-up "
-        f"to be expected {verdict} {gain.speedup:.2f}x plain decoding with K = {gain.length}, where it was "
-        f"{base.gain.speedup:.2f}x."
+        f"The speed-up to be expected {verdict} {gain.speedup:.2f}x plain decoding with K = {gain.length}; "
+        f"of the draft as given, {base.gain.speedup:.2f}x."
     )
 
 
