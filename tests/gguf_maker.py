@@ -7,6 +7,7 @@ and seed give the same bytes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -38,6 +39,8 @@ def make_gguf(
     name: str = "tiny random",
     pre: str = "gpt-2",
     chat_template: str | None = None,
+    split_tensors: int = 0,
+    edit: Callable[[gguf.GGUFWriter], None] | None = None,
 ) -> Path:
     """Write a tiny random model to `path` and return it.
 
@@ -45,9 +48,10 @@ def make_gguf(
     ids are put at the end, on top of `vocab_size`. `changed_token` is an id whose text becomes
     another one. `noise` shakes the weights of `seed` by that share, so that a draft made with
     noise=0.3 often agrees with the target made without. Logits spread by about 3, so that
-    sampling neither always nor never picks the same token.
+    sampling neither always nor never picks the same token. With `split_tensors` the model is spread
+    over files of so many tensors each, the first of which is returned. `edit` may add keys.
     """
-    writer = gguf.GGUFWriter(path, architecture)
+    writer = gguf.GGUFWriter(path, architecture, split_max_tensors=split_tensors)
     writer.add_name(name)
     writer.add_context_length(context)
     writer.add_embedding_length(width)
@@ -87,11 +91,13 @@ def make_gguf(
         if noise:
             values += noise * spread * shake.standard_normal(shape)
         writer.add_tensor(tensor, values.astype(np.float32))
+    if edit is not None:
+        edit(writer)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return path
+    return sorted(path.parent.glob(f"{path.stem}-00001-of-*.gguf"))[0] if split_tensors else path
 
 
 Weights = dict[str, tuple[tuple[int, ...], "float | NDArray[np.float64]", float]]

@@ -74,14 +74,17 @@ def names() -> list[str]:
 
 
 def home() -> Path:
-    """The user's folder; unlike Path.home it never fails."""
-    return Path(os.path.expanduser("~"))
+    """The user's folder; where there is none, a path below which nothing is found."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path(os.devnull)
 
 
 def folder_from(variable: str) -> Path | None:
     """The folder that an environment variable names."""
     value = os.environ.get(variable)
-    return Path(value).expanduser() if value else None
+    return Path(os.path.expanduser(value)).absolute() if value else None  # noqa: PTH111 - never raises
 
 
 # -- places
@@ -191,7 +194,9 @@ def _label(stem: str) -> str:
     from edge_spec.models.ggml_types import FILE_TYPES
 
     upper = stem.upper()
-    labels = [label for label in FILE_TYPES.values() if upper.endswith((f"-{label}", f".{label}", f"_{label}"))]
+    labels = [
+        label for label in FILE_TYPES.values() if upper.endswith((f"-{label}", f".{label}", f"_{label}"))
+    ]
     return max(labels, key=len, default="")
 
 

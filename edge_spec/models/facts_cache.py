@@ -130,7 +130,7 @@ def _make_room(folder: Path) -> None:
         return
     for entry in sorted(files, key=lambda entry: entry.stat().st_mtime)[: len(files) // 2]:
         with contextlib.suppress(OSError):
-            os.unlink(entry.path)
+            Path(entry.path).unlink()
 
 
 def _decode(cls: type[Record], raw: object) -> Record:

@@ -71,7 +71,14 @@ class FoundPair:
         """Pairs in this order are best first; RANKING says the same in words."""
         halves = math.ceil(math.log2(self.share)) if self.share > 0 else 0
         steady = sum(model.facts.steady for model in (self.target, self.draft) if model.facts is not None)
-        return (not self.report.pairs, self.report.draft_free, bool(self.report.masked), halves, -steady, self.share)
+        return (
+            not self.report.pairs,
+            self.report.draft_free,
+            bool(self.report.masked),
+            halves,
+            -steady,
+            self.share,
+        )
 
 
 def found_models() -> list[FoundModel]:
@@ -136,7 +143,11 @@ class _Comparer:
 
 
 def _with_map(facts: ModelFacts) -> str:
-    return f"{facts.vocab.fingerprint} {facts.vocab.target_ids}" if facts.vocab.target_ids else facts.vocab.fingerprint
+    return (
+        f"{facts.vocab.fingerprint} {facts.vocab.target_ids}"
+        if facts.vocab.target_ids
+        else facts.vocab.fingerprint
+    )
 
 
 def _found(file: FoundFile) -> FoundModel:

@@ -106,9 +106,7 @@ _WINDOWED_BY_KEY: Final = frozenset(
 """Architectures that use a window when `attention.sliding_window` names one; others ignore the key."""
 
 
-def file_kind(
-    architecture: str, metadata: Mapping[str, object], tensor_names: Collection[str]
-) -> FileKind:
+def file_kind(architecture: str, metadata: Mapping[str, object], tensor_names: Collection[str]) -> FileKind:
     """What a file with these keys and tensors is."""
     general = metadata.get("general.type")
     if isinstance(general, str) and general in _BY_GENERAL_TYPE:

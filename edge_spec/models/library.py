@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from edge_spec.config import ModelSettings
 from edge_spec.errors import IncompatiblePairError
-from edge_spec.models import store
+from edge_spec.models import inventory, store
 from edge_spec.models.catalogue import ModelEntry, catalogue
 from edge_spec.models.header import read_header
+from edge_spec.models.inventory import FoundModel, FoundPair
 from edge_spec.models.memory import (
     MemoryEstimate,
     estimate_download,
@@ -20,8 +21,7 @@ from edge_spec.models.memory import (
     machine_memory,
     plan_memory,
 )
-from edge_spec.models.pairing import check_pair, raise_if_incompatible
-from edge_spec.models.store import StoredModel
+from edge_spec.models.pairing import check_files, raise_if_incompatible
 
 if TYPE_CHECKING:
     from edge_spec.host_wire import PairSpec
@@ -34,8 +34,12 @@ _GPU_BACKENDS = ("cuda", "hip", "metal", "musa", "opencl", "sycl", "vulkan", "ca
 
 @dataclass(frozen=True, slots=True)
 class InstalledModel:
-    """A model in the store. `problem` says why it cannot be used, in which case the facts that
-    its header would tell are None."""
+    """A model on this machine. `problem` says why it cannot be used, in which case the facts that
+    its header would tell may be None.
+
+    `name` loads it everywhere; `place` is where it was found, `kind` what the file is ("model", or
+    what only goes with one), and models with the same `vocabulary` have the same tokens.
+    """
 
     name: str
     file: str
@@ -48,6 +52,26 @@ class InstalledModel:
     parameters: int | None
     licence: str | None
     problem: str | None
+    place: str = "store"
+    kind: str | None = None
+    vocabulary: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DraftChoice:
+    """A model as a draft for one target: `reason` says why it cannot be, None that it can.
+
+    `verdict` is the short form, such as "pairs, with 3 tokens masked"; `share` is its bytes a
+    token as a share of the target's; `pays` is False when that is no less than 1.
+    """
+
+    model: InstalledModel
+    verdict: str
+    reason: str | None
+    notes: tuple[str, ...]
+    num_masked: int
+    share: float
+    pays: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +105,21 @@ class PairEstimate:
 
 def installed() -> list[InstalledModel]:
     """Every model in the store, damaged ones included, by file name."""
-    return [_installed(model) for model in store.list_models()]
+    return [model for model in found_models() if model.place == "store"]
+
+
+def found_models() -> list[InstalledModel]:
+    """Every model on this machine: in the store, and where other programs keep theirs."""
+    return [_installed(model) for model in inventory.found_models()]
+
+
+def drafts_for(target: str) -> list[DraftChoice]:
+    """Every other model on this machine as a draft for `target`, best first.
+
+    Takes milliseconds for files that were seen before, a few tenths of a second for each that was
+    not. Raises ModelFileError for a target that cannot be used.
+    """
+    return [_choice(pair) for pair in inventory.drafts_for(target)]
 
 
 def catalogue_pairs() -> list[CataloguePair]:
@@ -139,30 +177,44 @@ def estimate_pair(spec: PairSpec) -> PairEstimate:
 
 def check_models(target: str, draft: str) -> str | None:
     """Why `draft` cannot draft for `target`, or None when it can. Raises ModelFileError."""
-    headers = [read_header(store.resolve(name)) for name in (target, draft)]
+    report = check_files(*(store.resolve(name) for name in (target, draft)))
     try:
-        raise_if_incompatible(check_pair(*headers))
+        raise_if_incompatible(report)
     except IncompatiblePairError as error:
         return str(error)
     return None
 
 
-def _installed(model: StoredModel) -> InstalledModel:
-    entry = None if model.catalogue_name is None else catalogue().models[model.catalogue_name]
-    header = model.header
-    licence = header.text("general.license") if header else None
+def _installed(model: FoundModel) -> InstalledModel:
+    facts = model.facts
     return InstalledModel(
-        name=model.catalogue_name or model.path.stem,
-        file=model.file,
+        name=model.name,
+        file=model.path.name,
         path=model.path,
         size=model.size,
-        architecture=header.architecture if header else None,
-        quantization=header.quantization if header else None,
-        num_vocab=header.vocab.size if header else None,
-        context_length=header.context_length if header else None,
-        parameters=header.num_parameters if header else None,
-        licence=entry.licence if entry is not None else licence,
+        architecture=facts.architecture if facts else None,
+        quantization=facts.quantization if facts else None,
+        num_vocab=facts.vocab.size if facts else None,
+        context_length=facts.context_length if facts else None,
+        parameters=facts.parameters if facts else None,
+        licence=model.licence,
         problem=model.problem,
+        place=model.place,
+        kind=facts.kind if facts else None,
+        vocabulary=facts.vocab.fingerprint[:8] if facts and facts.vocab.has_texts else None,
+    )
+
+
+def _choice(pair: FoundPair) -> DraftChoice:
+    report = pair.report
+    return DraftChoice(
+        model=_installed(pair.draft),
+        verdict=report.verdict,
+        reason=report.reasons[0] if report.reasons else None,
+        notes=report.notes,
+        num_masked=len(report.masked),
+        share=pair.share,
+        pays=not report.draft_free,
     )
 
 

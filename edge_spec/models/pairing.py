@@ -73,12 +73,12 @@ class PairReport:
 
 
 def check_pair(target: Header, draft: Header) -> PairReport:
-    """Compare two headers; never raises for models that do not fit."""
+    """Compare two headers of models that `check_loadable` accepts; never raises if they do not fit."""
 
     def compare() -> VocabComparison:
         return compare_vocabs(target.vocab, draft.vocab, target_ids_of(draft))
 
-    return judge(facts_of(target), facts_of(draft), compare)
+    return judge(facts_of(target, sound=True), facts_of(draft, sound=True), compare)
 
 
 def check_files(target: Path, draft: Path) -> PairReport:
@@ -271,8 +271,8 @@ def _notes(t: ModelFacts, d: ModelFacts) -> list[str]:
     for role, model in (("target", t), ("draft", d)):
         if model.rollback != "trim":
             notes.append(
-                f"The {role}'s memory is {model.memory}, which cannot be trimmed: its state is saved before a "
-                "guess and accepted tokens are read again, which makes rejections dearer."
+                f"The {role}'s memory is {model.memory}, which cannot be trimmed: its state is saved before "
+                "each guess and accepted tokens are read again, so rejections cost more."
             )
     if t.has_mtp:
         notes.append("The target's file has MTP layers, which edge-spec does not use.")

@@ -75,10 +75,12 @@ class StringArray(Sequence[bytes]):
         return self.blob[start + 8 : int(self.ends[position])]
 
     def __iter__(self) -> Iterator[bytes]:
-        start, blob = 8, self.blob
-        for end in self.ends.tolist():
-            yield blob[start:end]
-            start = end + 8
+        return iter(self.all())
+
+    def all(self) -> list[bytes]:
+        """Every string; quicker than one by one."""
+        blob, ends = self.blob, self.ends.tolist()
+        return [blob[start + 8 : end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
 Value = int | float | bool | str | StringArray | NumberArray

@@ -65,7 +65,7 @@ def list_models() -> list[StoredModel]:
 
 
 def resolve(ref: str | Path) -> Path:
-    """The file that `ref` means: a path, a catalogue name, or a file in the store.
+    """The file that `ref` means: a path, a catalogue name, a file in the store, or a name found elsewhere.
 
     A file in the store may be named without `.gguf`. Raises ModelFileError with what to do.
     """
@@ -78,6 +78,11 @@ def resolve(ref: str | Path) -> Path:
     for candidate in _candidates(text):
         if os.path.isfile(candidate):  # unlike Path's, never an error
             return candidate
+    from edge_spec.models import discovery  # it asks here where the store is
+
+    found = discovery.find_file(text)
+    if found is not None:
+        return found.path
     if entry is not None:
         raise ModelFileError(f"{text} is not in the store yet: run `edge-spec models pull {text}`.")
     if os.path.isdir(text):

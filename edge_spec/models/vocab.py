@@ -56,7 +56,15 @@ _END_TEXTS = frozenset(
         *(b"<|eot_id|>", b"<|im_end|>", b"<|end|>", b"<|return|>", b"<|call|>", b"<|flush|>", b"<|calls|>"),
         *(b"<end_of_turn>", b"<|endoftext|>", b"</s>", b"<|eom_id|>", b"<EOT>", b"_<EOT>", b"[EOT]"),
         *(b"[EOS]", b"<|end_of_text|>", b"<end_of_utterance>", b"<eos>", b"<turn|>", b"<|tool_response>"),
-        *("<｜end▁of▁sentence｜>".encode(), b"[e~[", b"<|fim_pad|>", b"<|fim_repo|>", b"<|file_sep|>"),
+        *(
+            "<\uff5cend\u2581of\u2581sentence\uff5c>".encode(),
+            b"[e~[",
+            b"<|fim_pad|>",
+            b"<fim-pad>",
+            b"<fim_pad>",
+        ),
+        *(b"<PAD>", b"[PAD]", b"<|fim_repo|>", b"<|repo_name|>", b"<fim-repo>", b"<REPO>", b"<reponame>"),
+        b"<|file_sep|>",
     )
 )
 """Texts that llama.cpp takes for the end of generation."""
@@ -112,7 +120,8 @@ class Vocab:
     def texts(self) -> list[bytes]:
         """Every token as `raw` gives it; quick for all, slow for one."""
         return [
-            text if text and b"\0" not in text else self.raw(token) for token, text in enumerate(self.tokens)
+            text if text and b"\0" not in text else self.raw(token)
+            for token, text in enumerate(self.tokens.all())
         ]
 
     def raw(self, token: int) -> bytes:
@@ -126,7 +135,8 @@ class Vocab:
 
     def first_duplicate(self) -> int | None:
         """The first id whose text an earlier id has already; llama.cpp aborts on such a file."""
-        if len(set(self.tokens)) == len(self.tokens) and b"" not in self.tokens:
+        distinct = set(self.tokens.all())
+        if len(distinct) == len(self.tokens) and b"" not in distinct:
             return None
         seen: set[bytes] = set()
         for token in range(len(self.tokens)):

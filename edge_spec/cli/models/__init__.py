@@ -8,7 +8,8 @@ from edge_spec.cli.lazy import LazyGroup
 
 COMMANDS = {
     "pull": "Fetch models or pairs of the catalogue.",
-    "list": "The models that are here, and what the catalogue offers besides.",
+    "list": "The models on this machine, and what the catalogue offers besides.",
+    "pairs": "Which models on this machine pair, best first.",
     "forge": "Make a faster draft out of a model that is here.",
     "quantize": "Write a model with weights of another type.",
 }
