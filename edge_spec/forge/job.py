@@ -43,7 +43,7 @@ MOST_ROWS = 9
 
 _STEPS, _ROUNDS = 40, 5
 _SLOTS, _CONTEXT = 8, 1024
-_TRIALS, _TRIAL_TOKENS = 20, 32
+_TRIALS, _TRIAL_TOKENS = 12, 24
 """Samples, and tokens of each, that a block of layers is tried on."""
 
 _SCRATCH = ".forge-"
