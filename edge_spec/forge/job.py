@@ -32,8 +32,9 @@ from edge_spec.models.memory import check_memory
 from edge_spec.models.pairing import check_pair, raise_if_incompatible
 from edge_spec.types import Message
 
-CANDIDATES = ("Q4_0", "IQ4_NL", "Q4_K_S", "Q8_0")
-"""Types that are tried: each is the fastest on some machine, and none loses much."""
+CANDIDATES = ("Q4_0", "Q4_K_S", "Q8_0")
+"""Types that are tried: each is the fastest on some machine, none loses much, and all are written in
+seconds (the IQ types take minutes)."""
 
 SIZES = (8_192, 16_384, 24_576, 32_768, 49_152, 65_536)
 """Numbers of tokens that are considered for a trimmed vocabulary."""
