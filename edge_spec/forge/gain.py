@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from edge_spec.models.header import Header
+
 
 @dataclass(frozen=True, slots=True)
 class Gain:
@@ -37,3 +39,14 @@ def best_gain(acceptance: float, draft_s: float, target_s: Sequence[float]) -> G
         for k in range(1, len(target_s))
     )
     return max(gains, key=lambda gain: gain.speedup)
+
+
+def layers_share(header: Header) -> float:
+    """The layers' share of the bytes that a step reads; the rest is the output matrix.
+
+    Of the embeddings a step reads one row, unless they are the output matrix too.
+    """
+    sizes = {tensor.name: tensor.num_bytes for tensor in header.tensors}
+    layers = sum(size for name, size in sizes.items() if name.startswith("blk."))
+    output = sizes.get("output.weight", sizes.get("token_embd.weight", 0))
+    return layers / (layers + output) if layers else 0.0

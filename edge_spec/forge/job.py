@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import psutil
-
 from edge_spec.api import LoadedModel, has_gpu, token_map
 from edge_spec.cancel import Cancel
 from edge_spec.config import ModelSettings
-from edge_spec.errors import Cancelled, NoSpaceError, OutputError, SettingError
-from edge_spec.forge.gain import Gain, best_gain
+from edge_spec.errors import Cancelled, OutputError, SettingError
+from edge_spec.forge.gain import Gain, best_gain, layers_share
 from edge_spec.forge.layers import Trial, choose, search
 from edge_spec.forge.measure import Acceptance, Drafting, acceptance, acceptances, row_times, step_times
 from edge_spec.forge.recipe import Recipe
 from edge_spec.forge.rewrite import Edit, rewrite
 from edge_spec.forge.samples import Sample, generate_samples, shortened
+from edge_spec.forge.scratch import Scratch
 from edge_spec.forge.vocabulary import Vocabulary, check_trimmable, trim
 from edge_spec.llama.quantize import quantize
 from edge_spec.llama.skip import LayerSkip
@@ -46,8 +42,6 @@ _STEPS, _ROUNDS = 40, 5
 _SLOTS, _CONTEXT = 8, 1024
 _TRIALS, _TRIAL_TOKENS = 12, 24
 """Samples, and tokens of each, that a block of layers is tried on."""
-
-_SCRATCH = ".forge-"
 
 
 class Reporter(Protocol):
@@ -152,7 +146,7 @@ class Forge:
         if settings.output is not None and settings.output.exists() and not settings.force:
             raise OutputError(f"{settings.output} exists already; --force replaces it.")
         self._folder = store.store_path() if settings.output is None else settings.output.absolute().parent
-        self._made: Path | None = None
+        self._scratch = Scratch(self._folder, self._source, create=settings.output is None)
         self._loaded: LoadedModel
         self._given: Drafting
         self._samples: Sequence[Sample] = ()
@@ -164,12 +158,12 @@ class Forge:
 
     def clear(self) -> None:
         """Remove what was made on the way; for a sudden end of the process."""
-        if self._made is not None:
-            shutil.rmtree(self._made, ignore_errors=True)
+        self._scratch.clear()
 
     def run(self) -> ForgeReport:
         """Forge. Raises ModelError, NoSpaceError, OutputError, SettingError and Cancelled."""
-        with self._scratch() as scratch, contextlib.ExitStack() as loaded:
+        with contextlib.ExitStack() as loaded:
+            scratch = loaded.enter_context(self._scratch)
             self._loaded = self._load_target(loaded)
             self._sample()
             self._given = loaded.enter_context(self._drafting(self._source))
@@ -295,7 +289,7 @@ class Forge:
         skip = LayerSkip()
         every = max(1, len(self._samples) // _TRIALS)
         samples = [shortened(sample, _TRIAL_TOKENS) for sample in self._samples[::every]]
-        share = _layer_share(best.header)
+        share = layers_share(best.header) / best.header.num_layers
         trials: list[Trial] = []
         with self._drafting(best.header, skip) as draft:
 
@@ -326,7 +320,7 @@ class Forge:
         self._tell.status("choosing tokens")
         with self._drafting(header) as draft:
             found = acceptances(draft, choices.cases(sizes))
-        share = _vocabulary_share(header)
+        share = 1 - layers_share(header)
 
         def foreseen(index: int) -> Gain:
             step_s = best.step_s * (1 - share * (1 - sizes[index] / header.vocab.size))
@@ -350,24 +344,6 @@ class Forge:
         return stage
 
     # -- files
-
-    @contextlib.contextmanager
-    def _scratch(self) -> Iterator[Path]:
-        """A folder beside the result for what is made on the way, gone in the end."""
-        folder = self._folder
-        try:
-            if self._settings.output is None:
-                folder.mkdir(parents=True, exist_ok=True)
-            _clear_orphans(folder)
-            _check_space(folder, self._source)
-            scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-", dir=folder))
-        except OSError as error:
-            raise OutputError(f"{folder} cannot be written to: {error.strerror or error}.") from None
-        self._made = scratch
-        try:
-            yield scratch
-        finally:
-            self.clear()
 
     def _written(self, scratch: Path, name: str, header: Header, edit: Edit) -> Header:
         self._tell.status("writing the draft")
@@ -431,39 +407,3 @@ def _reject(stage: Stage, scratch: Path) -> None:
     """This one is not taken."""
     stage.taken = False
     _forget(stage, scratch)
-
-
-def _layer_share(header: Header) -> float:
-    """One layer's share of the bytes that a step reads."""
-    layers = sum(tensor.num_bytes for tensor in header.tensors if tensor.name.startswith("blk."))
-    return layers / (layers + _output_bytes(header)) / max(1, header.num_layers)
-
-
-def _vocabulary_share(header: Header) -> float:
-    """The output matrix's share of the bytes that a step reads; of the embeddings it reads one row."""
-    layers = sum(tensor.num_bytes for tensor in header.tensors if tensor.name.startswith("blk."))
-    return _output_bytes(header) / (layers + _output_bytes(header))
-
-
-def _output_bytes(header: Header) -> int:
-    sizes = {tensor.name: tensor.num_bytes for tensor in header.tensors}
-    return sizes.get("output.weight", sizes.get("token_embd.weight", 0))
-
-
-def _check_space(folder: Path, header: Header) -> None:
-    """At most three files lie there at once: the best so far, the one in hand, and the result."""
-    needed = 3 * max(header.size, int(header.num_parameters * 8.5 / 8)) + (64 << 20)
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise NoSpaceError(
-            f"Forging needs up to {needed / 1e6:.0f} MB in {folder}, which has {free / 1e6:.0f} MB free: "
-            "make room, or write to another disk with -o."
-        )
-
-
-def _clear_orphans(folder: Path) -> None:
-    """Remove what forgings left that were killed."""
-    for path in folder.glob(f"{_SCRATCH}*-*"):
-        owner = path.name.removeprefix(_SCRATCH).partition("-")[0]
-        if owner.isdecimal() and not psutil.pid_exists(int(owner)):
-            shutil.rmtree(path, ignore_errors=True)

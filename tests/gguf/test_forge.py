@@ -212,7 +212,7 @@ def test_what_a_killed_forging_left_is_cleared_away_and_a_living_one_s_is_not(
     dead, alive = folder / ".forge-99-abc", folder / ".forge-77-abc"
     for path in (dead, alive):
         path.mkdir()
-    monkeypatch.setattr(job.psutil, "pid_exists", lambda pid: pid == 77)
+    monkeypatch.setattr("psutil.pid_exists", lambda pid: pid == 77)
     job.Forge(settings(pair, type_name="keep", num_tokens=400), Cancel(), Silent()).run()
     assert not dead.exists()
     assert alive.exists()
@@ -228,7 +228,7 @@ def test_what_cannot_work_is_said_before_anything_is_loaded(
         job.Forge(settings(pair, num_dropped=3), Cancel(), Silent())
     with pytest.raises(ModelFileError, match="no file"):
         job.Forge(settings((pair[0], tmp_path / "none.gguf")), Cancel(), Silent())
-    monkeypatch.setattr(job.shutil, "disk_usage", lambda _folder: SimpleNamespace(free=1000))
+    monkeypatch.setattr("shutil.disk_usage", lambda _folder: SimpleNamespace(free=1000))
     with pytest.raises(edge_spec.EdgeSpecError, match="make room"):
         job.Forge(settings(pair), Cancel(), Silent()).run()
 
