@@ -76,7 +76,7 @@ class ForgeSettings:
     type_name: str = "auto"
     num_tokens: int | None = None
     num_dropped: int | None = 0
-    sample_tokens: int = 96
+    sample_tokens: int = 64
     threads: int | None = None
     force: bool = False
 

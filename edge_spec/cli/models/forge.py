@@ -61,7 +61,7 @@ class _Layers(click.ParamType[int | str]):
 @click.option(
     "--sample-tokens",
     type=click.IntRange(8, 512),
-    default=96,
+    default=64,
     metavar="N",
     show_default=True,
     help="Tokens that the target writes to each prompt.",
