@@ -28,9 +28,17 @@ from edge_spec.models.memory import check_memory
 from edge_spec.models.pairing import check_pair, raise_if_incompatible
 from edge_spec.types import Message
 
-CANDIDATES = ("Q4_0", "Q4_K_S", "Q8_0")
-"""Types that are tried: each is the fastest on some machine, none loses much, and all are written in
-seconds (the IQ types take minutes)."""
+CANDIDATES: tuple[tuple[str, str | None], ...] = (
+    ("Q4_0", None),
+    ("Q4_0", "Q4_0"),
+    ("Q4_K_S", None),
+    ("Q8_0", None),
+)
+"""Types that are tried, and the output matrix's where it is not llama.cpp's choice.
+
+Each is the fastest on some machine, none loses much, and all are written in seconds (the IQ types
+take minutes). In a small draft with many tokens the output matrix is much of what a step reads.
+"""
 
 SIZES = (8_192, 16_384, 24_576, 32_768, 49_152, 65_536)
 """Numbers of tokens that are considered for a trimmed vocabulary."""
@@ -241,15 +249,17 @@ class Forge:
         wanted = self._settings.type_name
         if wanted == "keep":
             return best
-        names = CANDIDATES if wanted == "auto" else (wanted.upper(),)
-        for name in names:
-            if wanted == "auto" and name == best.header.quantization:
+        given = self._source.quantization
+        for kind, output in CANDIDATES if wanted == "auto" else ((wanted.upper(), None),):
+            if wanted == "auto" and (kind, output) == (given, None):
                 continue
+            name = kind if output is None else f"{kind} with output {output}"
             path = scratch / f"{name}.gguf"
             quantize(
                 self._source.path,
                 path,
-                name,
+                kind,
+                output_type=output,
                 threads=self._settings.threads or 0,
                 progress=lambda done, total, name=name: self._tell.status(  # type: ignore[misc]
                     f"writing it as {name}: {done} of {total} tensors"
@@ -383,7 +393,7 @@ class Forge:
         old = f"-{self._source.quantization.lower()}"
         parts = [stem.removesuffix(old) if self._type else stem, "forged"]
         if self._type:
-            parts.append(self._type.lower())
+            parts.append(self._type.partition(" ")[0].lower())
         if self._layers:
             parts.append(f"{self._source.num_layers - len(self._layers)}-layers")
         if self._num_tokens:
