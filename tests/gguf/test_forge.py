@@ -191,6 +191,18 @@ def test_a_draft_as_good_as_its_target_is_accepted_always(pair: tuple[Path, Path
     assert report.path is None
 
 
+def test_what_is_chosen_by_measuring_is_never_worse_than_the_draft_as_given(
+    pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "CANDIDATES", (("Q4_0", None), ("Q4_0", "Q4_0")))
+    monkeypatch.setattr(job, "SIZES", (300, 500))
+    report = job.Forge(settings(pair, num_dropped=None), Cancel(), Silent()).run()
+    assert report.best in report.taken
+    assert report.best.gain.speedup == max(stage.gain.speedup for stage in report.taken)
+    assert report.stages[0].taken
+    assert (report.path is None) == (report.best is report.stages[0])
+
+
 def test_cancel_at_any_moment_leaves_nothing_behind(pair: tuple[Path, Path]) -> None:
     for when in (1, 4, 8):
         cancel, count = Cancel(), itertools.count(1)
