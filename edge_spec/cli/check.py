@@ -63,7 +63,7 @@ def _show_model(role: str, model: ModelFacts) -> None:
     if model.kind == "model":
         show(f"{indent}{model.memory} memory: {ROLLBACKS[model.rollback]}")
     if model.forged:
-        show_wrapped(f"forged: {model.forged}", first=indent, rest=indent)
+        show_wrapped(f"forged {model.forged}", first=indent, rest=indent)
 
 
 ROLLBACKS = {

@@ -30,5 +30,7 @@ def show_wrapped(text: str, *, first: str = "", rest: str = "") -> None:
 
 
 def count_text(number: int) -> str:
-    """A number of parameters for people: 1.5B, 494M."""
-    return f"{number / 1e9:.1f}B" if number >= 1e9 else f"{number / 1e6:.0f}M"
+    """A number of parameters for people: 1.5B, 494M, 98K."""
+    if number >= 1e9:
+        return f"{number / 1e9:.1f}B"
+    return f"{number / 1e6:.0f}M" if number >= 1e6 else f"{number / 1e3:.0f}K"

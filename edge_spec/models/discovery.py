@@ -172,9 +172,9 @@ def _names(place: Place, root: Path, path: Path) -> Iterator[str]:
     stem = model_stem(path)
     parts = path.relative_to(root).parts
     if place == "store":
-        from edge_spec.models.catalogue import catalogue
+        from edge_spec.models.store import names_of
 
-        yield from (entry.name for entry in catalogue().models.values() if entry.file == path.name)
+        yield from names_of(path)
     elif place == "llama.cpp" and "-GGUF_" in stem:
         yield stem.rpartition("-GGUF_")[2]  # USER_REPO-GGUF_FILE
     yield stem

@@ -54,9 +54,12 @@ def facts_and_header(path: Path) -> tuple[ModelFacts, Header | None]:
             if known["state"] == _state([path.with_name(str(name)) for name, *_ in known["state"]]):
                 return _decode(ModelFacts, known["facts"]), None
     header = read_header(path)
-    before = _state(header.files)
     found = facts_of(header)
-    _write(entry, {"path": str(path.absolute()), "state": before, "facts": dataclasses.asdict(found)})
+    with contextlib.suppress(OSError):
+        state = _state(header.files)
+        if sum(size for _, size, _ in state) == header.size:  # else a file is being written right now
+            content = {"path": str(path.absolute()), "state": state, "facts": dataclasses.asdict(found)}
+            _write(entry, content)
     return found, header
 
 

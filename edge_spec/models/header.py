@@ -338,8 +338,9 @@ def _tensors(cursor: Cursor, count: int, alignment: int) -> tuple[TensorInfo, ..
         kind = TENSOR_TYPES.get(number)
         if kind is None:
             raise DamagedHeader(f"{what} has the type {number}, which llama.cpp does not know")
-        if (shape[0] if shape else 1) % kind.block_size:
-            raise DamagedHeader(f"{what} has rows of {shape[0]}, not a multiple of {kind.block_size}")
+        row = shape[0] if shape else 1
+        if row % kind.block_size:
+            raise DamagedHeader(f"{what} has rows of {row}, not a multiple of {kind.block_size}")
         tensor = TensorInfo(name, shape, kind, cursor.u64(f"the offset of {what}"))
         if tensor.num_weights >= 2**63:
             raise DamagedHeader(f"{what} has an impossible shape")

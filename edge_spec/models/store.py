@@ -92,6 +92,11 @@ def resolve(ref: str | Path) -> Path:
     raise ModelFileError(f'There is no model "{text}": {_suggestion(text)}.')
 
 
+def names_of(path: Path) -> list[str]:
+    """What a file of the store is called besides its own name, the best first."""
+    return [entry.name for entry in catalogue().models.values() if store_path() / entry.file == path]
+
+
 def remove(ref: str) -> Path:
     """Delete a model from the store and return the path that it had.
 

@@ -146,19 +146,48 @@ def test_what_a_gpu_may_hold_is_not_counted(
 def test_models_that_pair_have_no_reason_against_it(folder: Path) -> None:
     make_gguf(folder / "t.gguf", name="big")
     make_gguf(folder / "d.gguf", noise=0.3)
-    make_gguf(folder / "x.gguf", name="odd one", changed_token=9)
+    make_gguf(folder / "x.gguf", name="odd one", tokenizer="spm")
     assert library.check_models("t", "d") is None
     reason = library.check_models("t", "x")
     assert reason is not None
-    assert reason.startswith('"odd one" cannot draft for "big": token 9 is ')
+    assert reason.startswith('"odd one" cannot draft for "big": the target\'s tokenizer is ')
     with pytest.raises(ModelFileError):
         library.check_models("t", "none")
+
+
+def test_every_model_is_told_as_a_draft_for_a_target_the_best_first(folder: Path) -> None:
+    make_gguf(folder / "t.gguf", name="big", layers=20)
+    make_gguf(folder / "small.gguf", layers=1, seed=1)
+    make_gguf(folder / "masked.gguf", layers=1, changed_token=9)
+    make_gguf(folder / "large.gguf", layers=30)
+    make_gguf(folder / "odd.gguf", tokenizer="spm")
+    (folder / "broken.gguf").write_bytes(b"GGUF")
+    drafts = library.drafts_for("t")
+    assert [(draft.model.name, draft.verdict, draft.num_masked, draft.pays) for draft in drafts] == [
+        ("small", "pairs", 0, True),
+        ("masked", "pairs, with 1 token masked", 1, True),
+        ("large", "use a draft-free drafter instead", 0, False),
+        ("odd", "does not pair", 0, True),
+    ]
+    assert [draft.reason is None for draft in drafts] == [True, True, True, False]
+    assert drafts[3].reason is not None and drafts[3].reason.startswith("The target's tokenizer is ")
+    assert drafts[0].share == pytest.approx(0.2, abs=0.15)
+    assert drafts[0].model.vocabulary == library.installed()[-1].vocabulary
+    with pytest.raises(ModelFileError, match="not a usable GGUF"):
+        library.drafts_for("broken")
+
+
+def test_a_target_outside_the_store_has_drafts_too(folder: Path, tmp_path: Path) -> None:
+    make_gguf(folder / "d.gguf")
+    path = make_gguf(tmp_path / "outside.gguf", layers=9)
+    assert [draft.model.name for draft in library.drafts_for(str(path))] == ["d"]
 
 
 def test_asking_about_models_never_loads_llama_cpp(folder: Path) -> None:
     make_gguf(folder / "t.gguf")
     code = (
         "import sys, edge_spec as e; e.list_models(); e.catalogue(); e.check_models('t', 't');"
+        "e.drafts_for('t'); e.found_models();"
         "e.estimate_pair(e.PairSpec('t', None, {})); e.EngineHost; print('llama_cpp' in sys.modules)"
     )
     root = Path(__file__).resolve().parents[2]

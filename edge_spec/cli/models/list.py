@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edge_spec.cli.output import print_json, say, show, size_text, table
-from edge_spec.cli.paragraph import count_text, width
+from edge_spec.cli.paragraph import count_text, show_wrapped, width
 
 if TYPE_CHECKING:
     from edge_spec.models.catalogue import Catalogue
@@ -72,6 +72,7 @@ def _show_models(models: list[FoundModel]) -> None:
     rows = {model.name: _row(model) for model in models}
     widths = [max(len(row[i]) for row in (_HEADING, *rows.values())) for i in range(len(_HEADING))]
     fits = sum(widths) + 2 * len(widths) <= width()
+    recipes = {model.name: model.facts.forged for model in models if model.facts and model.facts.forged}
     for place, group in groupby(models, key=lambda model: model.place):
         show(f"{place}, {store_path()}:" if place == "store" else f"{place}:")
         for row in [_HEADING, *(rows[model.name] for model in group)]:
@@ -83,6 +84,8 @@ def _show_models(models: list[FoundModel]) -> None:
                 show(f"      {cells}")
             else:
                 show(f"  {name}\n      {cells}")
+            if row is not _HEADING and name in recipes:
+                show_wrapped(f"forged {recipes[name]}", first=" " * 6, rest=" " * 8)
 
 
 def _offer(catalogue: Catalogue, offered: set[str]) -> None:
