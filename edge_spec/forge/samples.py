@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from edge_spec.api import LoadedModel
 from edge_spec.config import Sampling
 from edge_spec.drafters import NoDrafter
@@ -24,14 +27,22 @@ SEED = 1
 SAMPLING = Sampling()
 """The usual settings: what is accepted with them is what counts."""
 
+WIDE = 2.0
+"""The temperature at which tokens are counted that were likely: it lets rare ones be seen."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One answer: the prompt's ids, the answer's, and the target's distribution at each of those."""
+    """One answer: the prompt's ids, the answer's, and the target's distribution at each of those.
+
+    `mass[t]` is what the target's logits give token t over all positions, untruncated and at
+    `WIDE`, shape (n_vocab,): which tokens were likely, though none of them was written.
+    """
 
     prompt_ids: tuple[int, ...]
     token_ids: tuple[int, ...]
     dists: tuple[Dist, ...]
+    mass: NDArray[np.float32]
 
 
 def built_in_prompts() -> list[list[Message]]:
@@ -79,15 +90,19 @@ def _is_message(item: object) -> bool:
 
 
 class _Recorder:
-    """A sampler that keeps the distributions it gave."""
+    """A sampler that keeps the distributions it gave, and sums up what else was likely."""
 
     def __init__(self) -> None:
         self._sampler = SamplerChain(SAMPLING)
         self.dists: list[Dist] = []
+        self.mass: NDArray[np.float32] = np.zeros(0, np.float32)
 
     def __call__(self, logits: Logits, history: Sequence[int]) -> Dist:
         dist = self._sampler(logits, history)
         self.dists.append(dist)
+        weights = np.exp((logits - logits.max()) / np.float32(WIDE))
+        weights /= weights.sum()
+        self.mass = weights if not len(self.mass) else self.mass + weights
         return dist
 
 
@@ -140,7 +155,9 @@ def _answer(
                 raise Cancelled
             slot = slots[event.slot]
             emitted = tuple(slot.tokens[slot.num_prompt :])
-            yield Sample(tuple(slot.tokens[: slot.num_prompt]), emitted, tuple(recorders[event.slot].dists))
+            recorder = recorders[event.slot]
+            prompt = tuple(slot.tokens[: slot.num_prompt])
+            yield Sample(prompt, emitted, tuple(recorder.dists), recorder.mass)
 
 
 def shortened(sample: Sample, num_tokens: int) -> Sample:

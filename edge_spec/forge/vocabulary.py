@@ -189,7 +189,7 @@ class Vocabulary:
         return float(np.concatenate(found).mean())
 
     def _scores(self, samples: Sequence[Sample]) -> dict[int, float]:
-        """How much the target writes each of the draft's tokens, and half as much for reading it."""
+        """How much the target writes each draft token or might have; half as much for reading it."""
         scores: dict[int, float] = {}
 
         def add(token: int, amount: float) -> None:
@@ -202,7 +202,7 @@ class Vocabulary:
                 add(token, 0.5)
             for token in sample.token_ids:
                 add(token, 1.0)
-            for dist in sample.dists:
-                for token, prob in zip(dist.ids.tolist(), dist.probs.tolist(), strict=True):
-                    add(token, prob)
+        if samples:
+            for token, amount in enumerate(np.sum([sample.mass for sample in samples], axis=0).tolist()):
+                add(token, amount)
         return scores

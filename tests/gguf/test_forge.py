@@ -54,7 +54,9 @@ def load(path: Path, skip: LayerSkip | None = None) -> LoadedModel:
 def trimmed(source: Path, target: Path, tokens: list[int], num_tokens: int) -> Path:
     header = read_header(source)
     dists = tuple(Dist(np.array([t]), np.ones(1), t) for t in tokens)
-    words = Vocabulary(read_header(target), header, [Sample((), tuple(tokens), dists)])
+    words = Vocabulary(
+        read_header(target), header, [Sample((), tuple(tokens), dists, np.zeros(700, np.float32))]
+    )
     kept = words.choose(num_tokens, words.samples)
     return rewrite(header, source.with_name("trimmed.gguf"), trim(header, kept, words.target_ids))
 

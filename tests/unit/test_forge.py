@@ -143,7 +143,12 @@ def test_a_file_that_cannot_be_written_is_an_output_error(tmp_path: Path) -> Non
 
 
 def sample(tokens: list[int]) -> Sample:
-    return Sample((0, 2), tuple(tokens), tuple(Dist(np.array([t]), np.ones(1), t) for t in tokens))
+    return Sample(
+        (0, 2),
+        tuple(tokens),
+        tuple(Dist(np.array([t]), np.ones(1), t) for t in tokens),
+        np.zeros(700, np.float32),
+    )
 
 
 @pytest.fixture(params=["bpe", "spm"])
