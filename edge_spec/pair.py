@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 from edge_spec.cancel import Cancel
 from edge_spec.config import Decoding, Sampling
 from edge_spec.conversation import ChatEncoder, EncodedChat, History
-from edge_spec.drafters import ModelDrafter, NoDrafter
+from edge_spec.drafters import ModelDrafter, NoDrafter, TokenMap
 from edge_spec.engine import Engine
 from edge_spec.errors import PromptTooLongError, SettingError, UsageError
 from edge_spec.events import Event, Finished, Inspected, Notice, Verified
@@ -70,12 +70,18 @@ class Pair:
     """
 
     def __init__(
-        self, target: LoadedModel, draft: LoadedModel | None, cancel: Cancel, notices: Sequence[Notice]
+        self,
+        target: LoadedModel,
+        draft: LoadedModel | None,
+        cancel: Cancel,
+        notices: Sequence[Notice],
+        token_map: TokenMap | None = None,
     ) -> None:
         self.target = target
         self.draft = draft
         self.notices = tuple(notices)
         self._cancel = cancel
+        self._token_map = token_map
         self._chats = ChatEncoder(target.model)
         self._lock = threading.RLock()
         self._closed = False
@@ -303,7 +309,8 @@ class Pair:
         if length and self.draft is None:
             length, why_not = 0, "there is no draft model"
         elif length and self.draft is not None:
-            drafter = ModelDrafter(self.draft.cache, self.target.model.num_vocab, timers)
+            num_vocab = self.target.model.num_vocab
+            drafter = ModelDrafter(self.draft.cache, num_vocab, timers, self._token_map)
         planner = FixedPlanner(length, min(decoding.draft_min, length), why_not)
         return Engine(ModelTarget(self.target.cache, timers), drafter, planner, timers)
 
@@ -346,7 +353,7 @@ class Pair:
         """The target's settings as the draft can follow them: its temperature, ids that it has."""
         if decoding.draft_temperature is not None:
             sampling = replace(sampling, temperature=decoding.draft_temperature)
-        if self.draft is not None:
+        if self.draft is not None and self._token_map is None:
             limit = self.draft.model.num_vocab
             sampling = replace(
                 sampling, logit_bias=tuple(item for item in sampling.logit_bias if item[0] < limit)

@@ -35,7 +35,10 @@ BF16, GEMMA = "qwen2.5-coder-1.5b-instruct-bf16.gguf", "gemma-3-270m"
 
 @dataclass(frozen=True)
 class Configuration:
-    """A pair and the options of `load_pair` that it is loaded with; `full` reads a prompt that fills the context."""
+    """A pair and the options of `load_pair` that it is loaded with.
+
+    `full` reads a prompt that fills the context.
+    """
 
     target: str
     draft: str | None = None

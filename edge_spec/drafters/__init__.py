@@ -2,8 +2,9 @@
 
 from edge_spec.drafters.draft_model import ModelDrafter
 from edge_spec.drafters.none import NoDrafter
+from edge_spec.drafters.token_map import TokenMap
 
 NAMES = ("draft", "none")
 """What `--drafter` takes."""
 
-__all__ = ["NAMES", "ModelDrafter", "NoDrafter"]
+__all__ = ["NAMES", "ModelDrafter", "NoDrafter", "TokenMap"]
