@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from edge_spec.cli.options import (
         resolve_settings as command_settings,
     )
-    from edge_spec.cli.output import harmless, size_text
+    from edge_spec.cli.output import harmless
     from edge_spec.cli.prepare import chosen_models
     from edge_spec.config import Decoding, ModelSettings, Sampling
     from edge_spec.conversation import History
@@ -47,10 +47,13 @@ if TYPE_CHECKING:
     from edge_spec.host_wire import ChatRequest, Loading, PairInfo, PairSpec
     from edge_spec.models.library import (
         CataloguePair,
+        DraftChoice,
         InstalledModel,
         PairEstimate,
         check_models,
+        drafts_for,
         estimate_pair,
+        found_models,
         pull_models,
     )
     from edge_spec.models.library import (
@@ -59,7 +62,7 @@ if TYPE_CHECKING:
     from edge_spec.models.library import (
         installed as list_models,
     )
-    from edge_spec.models.store import store_path
+    from edge_spec.models.store import is_missing, store_path
     from edge_spec.pair import Answer, Pair
     from edge_spec.settings import (
         SETTINGS,
@@ -74,6 +77,7 @@ if TYPE_CHECKING:
         user_file as user_settings_file,
     )
     from edge_spec.settings_file import save_settings
+    from edge_spec.sizes import size_text
     from edge_spec.stats import Stats
     from edge_spec.text import Detokenizer, TextStream
     from edge_spec.trace import (
@@ -98,6 +102,7 @@ _HOME = {
     "ChatRequest": "host_wire",
     "Decoding": "config",
     "Detokenizer": "text",
+    "DraftChoice": "models.library",
     "Drafted": "events",
     "EdgeSpecError": "errors",
     "EngineCrashedError": "errors",
@@ -144,15 +149,18 @@ _HOME = {
     "chosen_models": "cli.prepare",
     "command_settings": "cli.options",
     "decode_event": "trace",
+    "drafts_for": "models.library",
     "encode_event": "trace",
     "estimate_pair": "models.library",
+    "found_models": "models.library",
     "harmless": "cli.output",
+    "is_missing": "models.store",
     "list_models": "models.library",
     "load_pair": "api",
     "pull_models": "models.library",
     "resolve_settings": "settings",
     "save_settings": "settings_file",
-    "size_text": "cli.output",
+    "size_text": "sizes",
     "store_path": "models.store",
     "user_settings_file": "settings",
 }
@@ -179,6 +187,7 @@ __all__ = [
     "ChatRequest",
     "Decoding",
     "Detokenizer",
+    "DraftChoice",
     "Drafted",
     "EdgeSpecError",
     "EngineCrashedError",
@@ -224,9 +233,12 @@ __all__ = [
     "chosen_models",
     "command_settings",
     "decode_event",
+    "drafts_for",
     "encode_event",
     "estimate_pair",
+    "found_models",
     "harmless",
+    "is_missing",
     "list_models",
     "load_pair",
     "pull_models",

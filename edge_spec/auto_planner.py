@@ -240,7 +240,9 @@ class AutoPlanner:
         return lambda length: length * step_s + knowledge.verify(1 + length, cells) - plain_s
 
     def _may_probe(self, plain_s: float) -> bool:
-        return self._tokens_since_probe >= self._pause_tokens and self._probe_s <= _PROBE_SHARE * self._decode_s
+        return (
+            self._tokens_since_probe >= self._pause_tokens and self._probe_s <= _PROBE_SHARE * self._decode_s
+        )
 
     def observe(
         self,

@@ -16,6 +16,7 @@ CouplingName = Literal["rejection", "shared"]
 DrafterName = Literal["auto", "draft", "ngram"]
 KVType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 FlashAttention = Literal["auto", "on", "off"]
+LoadMode = Literal["auto", "mmap", "none"]
 
 
 def _require(ok: bool, name: str, value: object, must: str) -> None:
@@ -114,7 +115,8 @@ class ModelSettings:
     """How one GGUF is loaded.
 
     `threads` None is chosen from the machine; `gpu_layers` -1 is all. `device` None lets
-    llama.cpp choose, else a name that `edge-spec doctor` lists.
+    llama.cpp choose, else a name that `edge-spec doctor` lists. `load_mode` says whether weights
+    are used where the file is mapped (mmap) or read into memory of our own (none).
     """
 
     path: Path
@@ -128,6 +130,7 @@ class ModelSettings:
     flash_attention: FlashAttention = "auto"
     batch_size: int = 512
     num_slots: int = 1
+    load_mode: LoadMode = "auto"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", Path(self.path))
@@ -158,6 +161,7 @@ class ModelSettings:
             self.flash_attention in get_args(FlashAttention),
             "flash attention", self.flash_attention, "auto, on or off",
         )  # fmt: skip
+        _require(self.load_mode in get_args(LoadMode), "load mode", self.load_mode, "auto, mmap or none")
         _require(
             self.flash_attention != "off" or self.kv_type_v in ("f32", "f16", "bf16"),
             "kv-type-v", self.kv_type_v, "f32, f16 or bf16 without flash attention",

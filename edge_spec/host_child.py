@@ -224,6 +224,8 @@ def _info(pair: Pair, spec: PairSpec) -> PairInfo:
         context_size=target.settings.context_size,
         notices=pair.notices,
         header=TraceHeader(versions(), files, settings),
+        target_load_mode=target.load_mode,
+        draft_load_mode=draft.load_mode if draft else None,
     )
 
 

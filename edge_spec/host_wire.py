@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from edge_spec import errors
-from edge_spec.config import Decoding, Sampling
+from edge_spec.config import Decoding, LoadMode, Sampling
 from edge_spec.conversation import History
 from edge_spec.errors import EdgeSpecError, EngineError
 from edge_spec.events import Notice
@@ -54,6 +54,8 @@ class PairInfo:
     context_size: int
     notices: tuple[Notice, ...]
     header: TraceHeader
+    target_load_mode: LoadMode = "auto"
+    draft_load_mode: LoadMode | None = None
 
 
 @dataclass(frozen=True, slots=True)

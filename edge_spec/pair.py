@@ -15,7 +15,7 @@ from edge_spec.calibration import calibrate, keep, recall
 from edge_spec.cancel import Cancel
 from edge_spec.config import Decoding, Sampling
 from edge_spec.conversation import ChatEncoder, EncodedChat, History
-from edge_spec.drafters import Cascade, ModelDrafter, NgramDrafter, NoDrafter
+from edge_spec.drafters import Cascade, ModelDrafter, NgramDrafter, NoDrafter, TokenMap
 from edge_spec.engine import Engine
 from edge_spec.errors import PromptTooLongError, SettingError, UsageError
 from edge_spec.events import Event, Finished, Inspected, Notice, Verified
@@ -72,12 +72,18 @@ class Pair:
     """
 
     def __init__(
-        self, target: LoadedModel, draft: LoadedModel | None, cancel: Cancel, notices: Sequence[Notice]
+        self,
+        target: LoadedModel,
+        draft: LoadedModel | None,
+        cancel: Cancel,
+        notices: Sequence[Notice],
+        token_map: TokenMap | None = None,
     ) -> None:
         self.target = target
         self.draft = draft
         self.notices = tuple(notices)
         self._cancel = cancel
+        self._token_map = token_map
         self._chats = ChatEncoder(target.model)
         self._lock = threading.RLock()
         self._closed = False
@@ -324,15 +330,17 @@ class Pair:
         if length and self.draft is None:
             length, why_not = 0, "there is no draft model"
         elif length and self.draft is not None:
-            drafter = ModelDrafter(self.draft.cache, self.target.model.num_vocab, timers)
+            num_vocab = self.target.model.num_vocab
+            drafter = ModelDrafter(self.draft.cache, num_vocab, timers, self._token_map)
         planner = FixedPlanner(length, min(decoding.draft_min, length), why_not)
         return Engine(ModelTarget(self.target.cache, timers), drafter, planner, timers)
 
     def _auto_engine(self, decoding: Decoding, knowledge: Knowledge, timers: Timers) -> Engine:
         model = None
         if self.draft is not None and knowledge.draft is not None:
+            num_vocab = self.target.model.num_vocab
             model = ModelDrafter(
-                self.draft.cache, self.target.model.num_vocab, timers, knowledge.draft.observe
+                self.draft.cache, num_vocab, timers, self._token_map, knowledge.draft.observe
             )
         planner: Planner = AutoPlanner(knowledge, draft_max=decoding.draft_max, draft_min=decoding.draft_min)
         target = ModelTarget(self.target.cache, timers, knowledge.verify.observe)
@@ -377,7 +385,7 @@ class Pair:
         """The target's settings as the draft can follow them: its temperature, ids that it has."""
         if decoding.draft_temperature is not None:
             sampling = replace(sampling, temperature=decoding.draft_temperature)
-        if self.draft is not None:
+        if self.draft is not None and self._token_map is None:
             limit = self.draft.model.num_vocab
             sampling = replace(
                 sampling, logit_bias=tuple(item for item in sampling.logit_bias if item[0] < limit)

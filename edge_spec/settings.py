@@ -39,7 +39,7 @@ from typing import Any, Final, get_args
 
 import platformdirs
 
-from edge_spec.config import Decoding, FlashAttention, KVType, ModelSettings, Sampling
+from edge_spec.config import Decoding, FlashAttention, KVType, LoadMode, ModelSettings, Sampling
 from edge_spec.errors import SettingError
 
 DRAFT_MAX: Final = {"auto": 32, "draft": 3, "ngram": 8}
@@ -179,9 +179,12 @@ def _table() -> dict[str, Setting]:
     kv_types, flash = _choice(*get_args(KVType)), _choice(*get_args(FlashAttention))
     s = Setting
     rows = [
-        s("model", TEXT, None, "Target: a GGUF file or a catalogue name.", models, ("-m",), "MODEL"),
-        s("draft-model", TEXT, None, "Draft: a GGUF file or a catalogue name.", models, ("-md",), "MODEL"),
-        s("pair", TEXT, "starter", "Catalogue pair that -m and -md override.", models, (), "NAME"),
+        s("model", TEXT, None, "Target: a GGUF file, a catalogue name or user/repo[:QUANT].", models, ("-m",),
+          "MODEL"),
+        s("draft-model", TEXT, None, "Draft: likewise.", models, ("-md",), "MODEL"),
+        s("hf-repo", TEXT, None, "Target on the hub: user/repo[:QUANT].", models, ("-hf",), "REPO"),
+        s("hf-repo-draft", TEXT, None, "Draft on the hub: likewise.", models, ("-hfd",), "REPO"),
+        s("pair", TEXT, "starter", "Catalogue pair that -m, -md, -hf and -hfd override.", models, (), "NAME"),
         s("ctx-size", WHOLE, 4096, "Context, in tokens.", models, ("-c",), "N",
           (ModelSettings, "context_size")),
         s("threads", WHOLE, None, "Threads for one row (default: chosen).", models, ("-t",), "N",
@@ -197,6 +200,8 @@ def _table() -> dict[str, Setting]:
         s("cache-type-k", kv_types, "f16", "Type of cached keys: f16, q8_0, ...", models, ("-ctk",), "TYPE"),
         s("cache-type-v", kv_types, "f16", "Type of cached values.", models, ("-ctv",), "TYPE"),
         s("flash-attn", flash, "auto", "Flash attention: auto, on or off.", models, ("-fa",), "WHEN"),
+        s("load-mode", _choice(*get_args(LoadMode)), "auto",
+          "How weights are loaded: auto (by free memory), mmap or none.", models, ("-lm",), "MODE"),
         s("drafter", _choice("auto", "draft", "ngram", "none"), "draft",
           "auto, draft (a model), ngram or none.", drafting, (), "NAME"),
         s("draft-max", WHOLE, 3, "K, the most tokens drafted a round; 0 is plain.", drafting, ("-k",), "N",
@@ -305,6 +310,7 @@ class Settings:
             "kv_type_k": self["cache-type-k"],
             "kv_type_v": self["cache-type-v"],
             "flash_attention": self["flash-attn"],
+            "load_mode": self["load-mode"],
         }
 
     def _fields(self, cls: type) -> dict[str, Any]:

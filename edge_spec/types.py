@@ -28,6 +28,17 @@ FinishReason = Literal["eog", "stop", "length", "context", "cancelled"]
 """Why a text ended: end-of-generation token, stop string, max tokens, context full, cancel."""
 
 
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device that llama.cpp can compute on; memory in bytes. `kind` is cpu, gpu, igpu or accelerator."""
+
+    name: str
+    description: str
+    kind: str
+    free_bytes: int
+    total_bytes: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Dist:
     """A probability distribution over token ids, sparse after truncation.

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import termios
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,8 +48,18 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def chat(arguments: Sequence[str], folder: Path, models: Path) -> Iterator[Terminal]:
-    """`edge-spec chat arguments...` at 120x36, with all that it writes in `folder`."""
+def chat(
+    arguments: Sequence[str],
+    folder: Path,
+    models: Path,
+    *,
+    size: tuple[int, int] = (120, 36),
+    hear: Callable[[bytes], None] = lambda _: None,
+) -> Iterator[Terminal]:
+    """`edge-spec chat arguments...` at `size` (columns, lines), with all that it writes in `folder`.
+
+    `hear` is given what the program sends to its terminal, from a thread.
+    """
     outer, inner = pty.openpty()
     environment = {
         **os.environ,
@@ -61,12 +71,12 @@ def chat(arguments: Sequence[str], folder: Path, models: Path) -> Iterator[Termi
         "XDG_STATE_HOME": str(folder / "state"),
     }
     command = [sys.executable, "-m", "edge_spec.cli", "chat", *arguments]
-    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 36, 120, 0, 0))
+    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", *reversed(size), 0, 0))
     child = subprocess.Popen(
         command, stdin=inner, stdout=inner, stderr=inner, env=environment, preexec_fn=_own_terminal
     )
     os.close(inner)
-    threading.Thread(target=_drain, args=(outer,), daemon=True).start()
+    threading.Thread(target=_drain, args=(outer, hear), daemon=True).start()
     try:
         yield Terminal(psutil.Process(child.pid), folder, outer)
     finally:
@@ -81,7 +91,7 @@ def _own_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
-def _drain(terminal: int) -> None:
+def _drain(terminal: int, hear: Callable[[bytes], None]) -> None:
     with contextlib.suppress(OSError):  # the program has gone
-        while os.read(terminal, 1 << 16):
-            pass
+        while data := os.read(terminal, 1 << 16):
+            hear(data)

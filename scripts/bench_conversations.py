@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from edge_spec import PairSpec
-from tui.conversations import ConversationStore
-from tui.saved import pack_ids, pack_json, pack_models
-from tui.word_index import SHIFT
+from tui.conversations.saved import pack_ids, pack_json, pack_models
+from tui.conversations.store import ConversationStore
+from tui.conversations.word_index import SHIFT
 
 SEED = 7
 COMMON = ("the", "of", "and", "function", "list", "return", "für", "这个函数", "を返す")

@@ -23,7 +23,7 @@ from textual.app import App, ComposeResult
 from textual.widgets import Input
 
 from edge_spec import Drafted, Fate, Proposal, RoundTimings, Verdict, Verified
-from tui.transcript import AnswerFold, Block, Transcript
+from tui.chat.transcript import AnswerFold, Block, Transcript
 from tui.widgets.token_layout import BlockLayout
 from tui.widgets.token_lines import Look
 from tui.widgets.token_view import TokenView

@@ -9,6 +9,7 @@ because nothing ran.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,16 @@ from edge_spec.errors import EdgeSpecError
 TINY = "smollm2-135m"
 TARGET = "qwen2.5-coder-1.5b"
 DRAFT = "qwen2.5-coder-0.5b"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_of_the_user_s(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests neither see the models of other programs nor remember anything in the user's cache."""
+    folder = tmp_path_factory.mktemp("user")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("HF_HUB_CACHE", "OLLAMA_MODELS", "LLAMA_CACHE", "XDG_CACHE_HOME"):
+            patch.setenv(name, str(folder / name))
+        yield
 
 
 def _stored(name: str) -> Path:

@@ -36,6 +36,7 @@ Q = TableModel(NUM_VOCAB, seed=2, order=1).blend(P, 0.7)
 INFO = PairInfo(
     "tables", "F64", "t.gguf", "draft tables", "F64", "d.gguf", CONTEXT,
     (Notice("info", "It is a table."),), TraceHeader({"edge-spec": "0"}, {"target": None}, {"k": 3}),
+    "none", "mmap",
 )  # fmt: skip
 
 WIRE: list[int] = []

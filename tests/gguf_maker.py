@@ -7,6 +7,7 @@ and seed give the same bytes.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -25,6 +26,8 @@ def make_gguf(
     tokenizer: Literal["bpe", "spm"] = "bpe",
     vocab_size: int = 300,
     padded_ids: int = 0,
+    pad_name: str = "pad",
+    keep: Sequence[int] | None = None,
     changed_token: int | None = None,
     bos_id: int = 0,
     eos_id: int = 1,
@@ -38,29 +41,35 @@ def make_gguf(
     name: str = "tiny random",
     pre: str = "gpt-2",
     chat_template: str | None = None,
+    split_tensors: int = 0,
+    edit: Callable[[gguf.GGUFWriter], None] | None = None,
 ) -> Path:
     """Write a tiny random model to `path` and return it.
 
     `vocab_size` is at least 64 (bpe; 258 to hold every byte) or 300 (spm). `padded_ids` unused
-    ids are put at the end, on top of `vocab_size`. `changed_token` is an id whose text becomes
-    another one. `noise` shakes the weights of `seed` by that share, so that a draft made with
-    noise=0.3 often agrees with the target made without. Logits spread by about 3, so that
-    sampling neither always nor never picks the same token.
+    ids are put at the end, on top of `vocab_size`; with `keep` only the tokens of these ids stay.
+    `changed_token` is an id whose text becomes another one. `noise` shakes the weights of `seed`
+    by that share, so that a draft made with noise=0.3 often agrees with the target made without.
+    Logits spread by about 3, so that sampling neither always nor never picks the same token. With
+    `split_tensors` the model is spread over files of so many tensors each, the first of which is
+    returned. `edit` may add keys.
     """
-    writer = gguf.GGUFWriter(path, architecture)
+    writer = gguf.GGUFWriter(path, architecture, split_max_tensors=split_tensors)
     writer.add_name(name)
     writer.add_context_length(context)
     writer.add_embedding_length(width)
     writer.add_block_count(layers)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_vocab_size(vocab_size + padded_ids)
 
     tokens, kinds = (_bpe_tokens if tokenizer == "bpe" else _spm_tokens)(vocab_size)
-    tokens += [f"<pad{i}>" for i in range(padded_ids)]
+    tokens += [f"<{pad_name}{i}>" for i in range(padded_ids)]
     kinds += [CONTROL] * padded_ids
+    if keep is not None:
+        tokens, kinds = [tokens[i] for i in keep], [kinds[i] for i in keep]
     if changed_token is not None:
         tokens[changed_token] = f"changed{changed_token}"
+    writer.add_vocab_size(len(tokens))
     writer.add_tokenizer_model("gpt2" if tokenizer == "bpe" else "llama")
     writer.add_token_list(tokens)
     writer.add_token_types(kinds)
@@ -87,11 +96,13 @@ def make_gguf(
         if noise:
             values += noise * spread * shake.standard_normal(shape)
         writer.add_tensor(tensor, values.astype(np.float32))
+    if edit is not None:
+        edit(writer)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return path
+    return sorted(path.parent.glob(f"{path.stem}-00001-of-*.gguf"))[0] if split_tensors else path
 
 
 Weights = dict[str, tuple[tuple[int, ...], "float | NDArray[np.float64]", float]]

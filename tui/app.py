@@ -11,14 +11,14 @@ from textual.screen import Screen
 
 import edge_spec
 from edge_spec import EdgeSpecError, EngineHost, Notice, PairSpec, Settings
+from tui.chat.engine import Host
+from tui.chat.start import first_pair
 from tui.commands import BY_NAME, COMMANDS
-from tui.conversations import ConversationStore
-from tui.database import ConversationError
-from tui.engine import Host
+from tui.conversations.database import ConversationError
+from tui.conversations.store import ConversationStore
 from tui.guard import guarded
 from tui.program import Program, use_theme
 from tui.screens.chat import ChatScreen
-from tui.start import first_pair
 
 
 class ChatApp(Program):

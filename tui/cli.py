@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,7 +53,7 @@ def replay(trace: str) -> None:
     path = Path(trace).expanduser()
     _check_trace(path)
     _check_terminal()
-    from tui.replay_app import ReplayApp
+    from tui.replay.app import ReplayApp
 
     _run(ReplayApp(path, resolve_settings()))
 
@@ -90,10 +89,9 @@ def _serve(port: int) -> None:
     """Let textual-serve run this same command for each browser window, on this machine only."""
     if importlib.util.find_spec("textual_serve") is None:
         raise UsageError("--web needs textual-serve: pip install 'edge-spec[web]'.")
-    from textual_serve.server import Server
+    from tui.web import serve
 
-    command = shlex.join([sys.executable, "-m", "edge_spec.cli", *_without_web(sys.argv[1:])])
-    Server(command, host="localhost", port=port, title="edge-spec").serve()
+    serve([sys.executable, "-m", "edge_spec.cli", *_without_web(sys.argv[1:])], port)
 
 
 def _without_web(arguments: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from edge_spec.config import Decoding, Sampling
+from edge_spec.config import Decoding, LoadMode, Sampling
 from edge_spec.events import Event
 from edge_spec.host import EngineHost
 from edge_spec.host_wire import ChatRequest, PairSpec, TextRequest
@@ -22,6 +22,7 @@ class IsolatedModel:
 
     path: Path
     quantization: str
+    load_mode: LoadMode
 
     @cached_property
     def sha256(self) -> str:
@@ -48,10 +49,10 @@ class IsolatedPair:
             raise
         info = self._host.info
         assert info is not None, "load ends with it"
-        self.target = IsolatedModel(Path(info.target_file), info.target_quantization)
+        self.target = IsolatedModel(Path(info.target_file), info.target_quantization, info.target_load_mode)
         self.draft: IsolatedModel | None = None
-        if info.draft_file is not None and info.draft_quantization is not None:
-            self.draft = IsolatedModel(Path(info.draft_file), info.draft_quantization)
+        if info.draft_file and info.draft_quantization and info.draft_load_mode:
+            self.draft = IsolatedModel(Path(info.draft_file), info.draft_quantization, info.draft_load_mode)
 
     def generate(
         self, prompt: str, *, system: str | None, sampling: Sampling, decoding: Decoding, raw: bool

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import click
 
+from edge_spec.sizes import size_text as size_text
+
 INTERRUPTED: Final = 130
 
 _SIGNS: Final[dict[int, str]] = {
@@ -56,15 +58,6 @@ def print_json(value: Any) -> None:
 
 def _is_utf8() -> bool:
     return (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
-
-
-def size_text(num_bytes: float) -> str:
-    """Bytes for people, in powers of 1000 as disks and downloads are sold."""
-    if num_bytes < 1_000_000:
-        return f"{num_bytes / 1000:.0f} kB"
-    if num_bytes < 1_000_000_000:
-        return f"{num_bytes / 1_000_000:.0f} MB"
-    return f"{num_bytes / 1_000_000_000:.1f} GB"
 
 
 def table(rows: list[list[str]]) -> None:

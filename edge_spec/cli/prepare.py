@@ -1,17 +1,15 @@
-"""From settings to the models that they name, fetched if the catalogue has them."""
+"""From settings to the models that they name, fetched if the catalogue or the hub has them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from edge_spec.config import Decoding
-from edge_spec.errors import SettingError
-from edge_spec.settings import Settings
-
-if TYPE_CHECKING:
-    from edge_spec.models.catalogue import ModelEntry
+from edge_spec.errors import IncompatiblePairError, SettingError
+from edge_spec.models.names import hub_ref
+from edge_spec.settings import SETTINGS, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +31,14 @@ class KnownPair(Protocol):
 
 
 def chosen_models(settings: Settings, decoding: Decoding, pairs: Mapping[str, KnownPair]) -> ModelNames:
-    """The models of -m and -md, and what the pair has where they are silent; `pairs` are those known.
+    """The models of -m or -hf and of -md or -hfd, and what the pair has where they are silent;
+    `pairs` are those known.
 
-    With K = 0 there is no draft. A target of the user's own has none unless -md names one:
-    the pair's would rarely fit. Raises SettingError for an unknown pair.
+    With K = 0 there is no draft. A target of the user's own has none unless -md or -hfd names one:
+    the pair's would rarely fit. Raises SettingError for an unknown pair, for a model that is named
+    twice, and for what -hf names when that is no repository.
     """
-    target, draft = settings["model"], settings["draft-model"]
+    target, draft = _named(settings, "model", "hf-repo"), _named(settings, "draft-model", "hf-repo-draft")
     if target is None:
         name = settings["pair"]
         pair = pairs.get(name)
@@ -50,19 +50,50 @@ def chosen_models(settings: Settings, decoding: Decoding, pairs: Mapping[str, Kn
     return ModelNames(target, draft if decoding.draft_max else None)
 
 
+def _named(settings: Settings, general: str, hub: str) -> str | None:
+    """What one of two settings names: a flag beats a variable, which beats a file."""
+    ranks = {name: _rank(settings, name) for name in (general, hub) if settings[name] is not None}
+    if not ranks:
+        return None
+    if len(ranks) == 2 and ranks[general] == ranks[hub]:
+        raise SettingError(
+            f"{settings.origin(general)} and {settings.origin(hub)} both name a model: give one of the two."
+        )
+    name = max(ranks, key=lambda name: ranks[name])
+    value = str(settings[name])
+    if name != hub:
+        return value
+    ref = hub_ref(value)
+    if ref is None:
+        raise SettingError(
+            f'{settings.origin(hub)} is "{value}", but it must name a repository: user/repo[:QUANT].'
+        )
+    return str(ref)
+
+
+def _rank(settings: Settings, name: str) -> int:
+    origin = settings.origin(name)
+    return 2 if origin.startswith("--") else 1 if origin == SETTINGS[name].variable else 0
+
+
 def fetch_missing(models: ModelNames, *, quiet: bool) -> None:
-    """Pull what the catalogue has of the two and the store has not. Raises FetchError."""
-    from edge_spec.models import store
+    """Pull what the catalogue or the hub has of the two and the store has not.
+
+    Two that are known not to pair are refused before anything is fetched. Raises FetchError,
+    SettingError (no such quantisation) and IncompatiblePairError.
+    """
     from edge_spec.models.catalogue import catalogue
+    from edge_spec.models.store import is_missing
 
-    entries: list[ModelEntry] = []
-    for name in dict.fromkeys((models.target, models.draft)):
-        entry = catalogue().models.get(name) if name is not None else None
-        if entry is not None and not (store.store_path() / entry.file).is_file():
-            entries.append(entry)
-    if entries:
-        from edge_spec.cli.progress import pull_all
+    names = [name for name in dict.fromkeys((models.target, models.draft)) if name is not None]
+    missing = [name for name in names if is_missing(name)]
+    if not missing:
+        return
+    from edge_spec.cli.progress import fetch_planned
+    from edge_spec.models.sources import plan_pull
 
-        names = {entry.name for entry in entries}
-        pairs = (pair.name for pair in catalogue().pairs.values() if set(pair.models) == names)
-        pull_all(entries, quiet=quiet, pair=next(pairs, None))
+    if models.draft is not None and (reason := catalogue().refusal(models.target, models.draft)):
+        raise IncompatiblePairError(
+            f"{models.draft} cannot draft for {models.target}: {reason} Nothing was fetched."
+        )
+    fetch_planned(plan_pull(missing), quiet=quiet)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ import click
 from edge_spec.cli.output import say, size_text
 
 if TYPE_CHECKING:
-    from edge_spec.models.catalogue import ModelEntry
+    from edge_spec.models.sources import PullPlan
 
 LINE_SECONDS = 5.0
 """Between two lines about a download when stderr is no terminal."""
@@ -51,20 +50,19 @@ class StatusLine:
         self.show(f"the {model} reads the prompt: {done} of {total} tokens")
 
 
-def pull_all(entries: Sequence[ModelEntry], *, quiet: bool, pair: str | None = None) -> list[Path]:
-    """Fetch models of the catalogue with progress on stderr, and return their files.
-
-    `pair` is the pair that they make up, if they do: its space on disk is then checked at once.
-    """
-    from edge_spec.models import sources, store
+def fetch_planned(plan: PullPlan, *, quiet: bool) -> list[Path]:
+    """Fetch what was planned, with progress on stderr; returns each model's first file."""
+    from edge_spec.models import sources
 
     if not quiet:
-        names = " and ".join(f"{entry.name} ({size_text(entry.size)})" for entry in entries)
-        say(f"Fetching {names} into {store.store_path()}.")
+        for wanted in plan.wanted:
+            for note in wanted.notes:
+                say(note)
+        names = " and ".join(f"{wanted.name} ({size_text(wanted.size)})" for wanted in plan.wanted)
+        say(f"Fetching {names} into {plan.folder}.")
     meter = _Quiet() if quiet else _Bars() if stderr_is_terminal() else _Lines()
     with meter:
-        return [path for name in ([pair] if pair else [entry.name for entry in entries])
-                for path in sources.pull(name, meter)]  # fmt: skip
+        return sources.fetch(plan, meter)
 
 
 class _Quiet:

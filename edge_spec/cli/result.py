@@ -69,11 +69,16 @@ def stats_object(stats: Stats) -> dict[str, Any]:
 
 
 def model_objects(pair: Pair | IsolatedPair) -> dict[str, Any]:
-    """File, sha256 and quantisation of target and draft; draft is null when there is none."""
+    """File, sha256, quantisation and load mode of target and draft; draft is null when there is none."""
     return {
         role: None
         if model is None
-        else {"file": str(model.path), "sha256": model.sha256, "quantization": model.quantization}
+        else {
+            "file": str(model.path),
+            "sha256": model.sha256,
+            "quantization": model.quantization,
+            "load_mode": model.load_mode,
+        }
         for role, model in (("target", pair.target), ("draft", pair.draft))
     }
 

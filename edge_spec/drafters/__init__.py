@@ -4,8 +4,9 @@ from edge_spec.drafters.cascade import Cascade
 from edge_spec.drafters.draft_model import ModelDrafter
 from edge_spec.drafters.ngram import NgramDrafter
 from edge_spec.drafters.none import NoDrafter
+from edge_spec.drafters.token_map import TokenMap
 
 NAMES = ("auto", "draft", "ngram", "none")
 """What `--drafter` takes."""
 
-__all__ = ["NAMES", "Cascade", "ModelDrafter", "NgramDrafter", "NoDrafter"]
+__all__ = ["NAMES", "Cascade", "ModelDrafter", "NgramDrafter", "NoDrafter", "TokenMap"]

@@ -13,13 +13,13 @@ import os
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 import platformdirs
 
 from edge_spec.errors import EngineError, SettingError
+from edge_spec.types import Device
 
 SUPPORTED = "0.3.36"
 """The llama-cpp-python release whose C structs this code was written and tested for."""
@@ -177,17 +177,6 @@ def abort_callback() -> Any:
     strlen = ctypes.cast(_libc.strlen, ctypes.c_void_p).value
     assert strlen is not None
     return llama_cpp.ggml_abort_callback(strlen)
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """A device that llama.cpp can compute on; memory in bytes."""
-
-    name: str
-    description: str
-    kind: str
-    free_bytes: int
-    total_bytes: int
 
 
 _KINDS = {0: "cpu", 1: "gpu", 2: "igpu", 3: "accelerator"}

@@ -27,6 +27,13 @@ CHATML = (
 _SPECIAL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED
 
 
+_LOAD_MODES = {
+    "auto": llama_cpp.LLAMA_LOAD_MODE_AUTO,
+    "mmap": llama_cpp.LLAMA_LOAD_MODE_MMAP,
+    "none": llama_cpp.LLAMA_LOAD_MODE_NONE,
+}
+
+
 def default_threads() -> int:
     """Physical cores that this process may use; hyper-threads slow llama.cpp down."""
     physical = psutil.cpu_count(logical=False) or os.cpu_count() or 1
@@ -48,7 +55,7 @@ class Model:
         params = abi.fill(
             llama_cpp.llama_model_default_params(),
             n_gpu_layers=settings.gpu_layers,
-            load_mode=llama_cpp.LLAMA_LOAD_MODE_AUTO,
+            load_mode=_LOAD_MODES[settings.load_mode],
             # Weights go into AMX buffers, whose kernels may crash, only through these.
             use_extra_bufts=not abi.has_amx(),
         )

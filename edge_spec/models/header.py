@@ -8,14 +8,17 @@ sees it. The `gguf` package is the test oracle; refusals follow ggml/src/gguf.cp
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from edge_spec.errors import ModelFileError
+from edge_spec.models import kinds
 from edge_spec.models.ggml_types import FILE_TYPES, TENSOR_TYPES, TensorType
+from edge_spec.models.kinds import FileKind, MemoryKind, Rollback
 from edge_spec.models.reader import (
     MAX_KEY_VALUES,
     MAX_NAME_BYTES,
@@ -27,6 +30,7 @@ from edge_spec.models.reader import (
     Value,
     plain,
 )
+from edge_spec.models.splits import SplitName, model_stem, split_name
 from edge_spec.models.vocab import Vocab, read_vocab
 
 MAX_LAYERS = 4096
@@ -45,7 +49,7 @@ _LOOKALIKES = (
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """One tensor: `shape` is fastest axis first, `offset` counts from the start of the data."""
+    """One tensor: `shape` is fastest axis first, `offset` counts from the start of its file's data."""
 
     name: str
     shape: tuple[int, ...]
@@ -68,7 +72,9 @@ class TensorInfo:
 class Header:
     """The head of a GGUF: key-values, tensor list, and what follows from them.
 
-    `size` is the file's size and `data_offset` where its weights start, in bytes.
+    Of a model in several parts, `path` is the first, from which llama.cpp loads it, `files` are
+    all in order, and `size` and `tensors` those of all. `data_offset` is where the weights of the
+    first start. Sizes are in bytes.
     """
 
     path: Path
@@ -78,6 +84,7 @@ class Header:
     tensors: tuple[TensorInfo, ...] = field(repr=False)
     data_offset: int
     vocab: Vocab = field(repr=False)
+    files: tuple[Path, ...] = ()
 
     @property
     def architecture(self) -> str:
@@ -86,7 +93,7 @@ class Header:
     @property
     def name(self) -> str:
         """The model's own name, else the file's, fit to print."""
-        return "".join(c for c in self.text("general.name") or self.path.stem if c.isprintable())
+        return "".join(c for c in self.text("general.name") or model_stem(self.path) if c.isprintable())
 
     @property
     def short_name(self) -> str:
@@ -96,7 +103,22 @@ class Header:
         for name in (named if family else "", self.text("general.name") or ""):
             if 0 < len(name) <= MAX_SHORT_NAME and name.isprintable() and not set(name) & set("/\\"):
                 return name
-        return self.path.stem
+        return model_stem(self.path)
+
+    @property
+    def kind(self) -> FileKind:
+        """What the file is for: a model, or something that only goes with one."""
+        return kinds.file_kind(self.architecture, self.metadata, [tensor.name for tensor in self.tensors])
+
+    @property
+    def memory_kind(self) -> MemoryKind:
+        """What a context of this model remembers of a text."""
+        return kinds.memory_kind(self.architecture, self.metadata)
+
+    @property
+    def rollback(self) -> Rollback:
+        """How rejected tokens leave such a memory; the cache's self-test has the last word."""
+        return kinds.rollback(self.architecture, self.memory_kind)
 
     @property
     def quantization(self) -> str:
@@ -169,24 +191,32 @@ class Header:
 
 
 def read_header(path: str | Path) -> Header:
-    """Read and check the head of the GGUF at `path`.
+    """Read and check the head of the GGUF at `path`, or of the model that it is a part of.
 
     Raises ModelFileError, in one sentence, for a file that is missing, empty, truncated,
-    damaged, or of another kind.
+    damaged, or of another kind, and for a part whose fellows are not beside it.
     """
     path = Path(path)
+    head = _read_file(path)
+    return replace(head, files=(path,)) if head.num_splits == 1 else _joined(head)
+
+
+def _read_file(path: Path) -> Header:
+    """The head of one file, whole or part."""
     try:
-        if path.is_dir():
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
             raise ModelFileError(f"{path} is a folder, not a GGUF file.")
+        if not stat.S_ISREG(mode):  # opening a pipe would wait for its other end
+            raise ModelFileError(f"{path} is not a regular file.")
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size == 0:
                 raise ModelFileError(f"{path} is empty: download it again.")
-            data = b""
             for step in READ_STEPS:
-                data += file.read(step - len(data))
+                file.seek(0)
                 try:
-                    return _parse(path, data, size)
+                    return _parse(path, file.read(step), size)
                 except NeedMoreBytes:
                     if step == READ_STEPS[-1]:
                         raise
@@ -198,6 +228,37 @@ def read_header(path: str | Path) -> Header:
     except DamagedHeader as why:
         raise ModelFileError(f"{path} is not a usable GGUF: {why}.") from None
     raise AssertionError("the last step returns or raises")
+
+
+def _joined(head: Header) -> Header:
+    """The model that `head` is a part of (llama.cpp: src/llama-model-loader.cpp)."""
+    count, name = head.num_splits, split_name(head.path)
+    if name is None or name.count != count:
+        wanted = SplitName(model_stem(head.path), 1, count).part(1)
+        raise ModelFileError(
+            f"{head.path} is one of {count} parts, and the others are found by names such as {wanted}: "
+            "give all parts the names that they were published with."
+        )
+    paths = [head.path.with_name(name.part(number)) for number in range(1, count + 1)]
+    missing = next((path for path in paths if not os.path.isfile(path)), None)
+    if missing is not None:
+        raise ModelFileError(
+            f"{head.path} is one of {count} parts, and {missing.name} is not beside it: fetch that one too."
+        )
+    parts = [head if path == head.path else _read_file(path) for path in paths]
+    for number, part in enumerate(parts):
+        if part.num_splits != count or part.integer("split.no", -1) != number:
+            raise ModelFileError(
+                f"{part.path} is not part {number + 1} of {count}, as its name says: fetch it again."
+            )
+    first, tensors = parts[0], tuple(tensor for part in parts for tensor in part.tensors)
+    due = first.integer("split.tensors.count", len(tensors))
+    if due != len(tensors) or len({tensor.name for tensor in tensors}) != due:
+        raise ModelFileError(
+            f"{first.path} and its parts hold {len(tensors)} tensors where {due} are due: "
+            "they are not of one model, so fetch them again."
+        )
+    return replace(first, size=sum(part.size for part in parts), tensors=tensors, files=tuple(paths))
 
 
 def check_loadable(header: Header) -> None:
@@ -246,7 +307,10 @@ def _parse(path: Path, data: bytes, size: int) -> Header:
 
     architecture = metadata.get("general.architecture")
     if not isinstance(architecture, str) or not architecture:
-        raise DamagedHeader("it does not name its architecture")
+        # An importance matrix and the later parts of a model have none.
+        if metadata.get("general.type") != "imatrix" and not metadata.get("split.no"):
+            raise DamagedHeader("it does not name its architecture")
+        architecture = ""
     alignment = metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment <= 0 or alignment & (alignment - 1):
         raise DamagedHeader(f"its alignment is {alignment!r}, which is not a power of two")
@@ -274,8 +338,9 @@ def _tensors(cursor: Cursor, count: int, alignment: int) -> tuple[TensorInfo, ..
         kind = TENSOR_TYPES.get(number)
         if kind is None:
             raise DamagedHeader(f"{what} has the type {number}, which llama.cpp does not know")
-        if (shape[0] if shape else 1) % kind.block_size:
-            raise DamagedHeader(f"{what} has rows of {shape[0]}, not a multiple of {kind.block_size}")
+        row = shape[0] if shape else 1
+        if row % kind.block_size:
+            raise DamagedHeader(f"{what} has rows of {row}, not a multiple of {kind.block_size}")
         tensor = TensorInfo(name, shape, kind, cursor.u64(f"the offset of {what}"))
         if tensor.num_weights >= 2**63:
             raise DamagedHeader(f"{what} has an impossible shape")

@@ -1,4 +1,4 @@
-"""Fetch a model from the Hugging Face hub, or find it in the hub's cache on this machine."""
+"""The Hugging Face hub: what a repository holds, and fetching a file of it, with resume."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from edge_spec.errors import HashMismatchError
+from edge_spec.errors import Cancelled, FetchError, HashMismatchError, NoSpaceError
 from edge_spec.models.catalogue import HubSource
 from edge_spec.models.child import run_child, tail
-from edge_spec.models.job import Job, SourceFailed, folder_size
+from edge_spec.models.job import Job, SourceFailed
+from edge_spec.models.quants import RepoFile
 
 ANSWER_SECONDS = 5.0
 """How long one request may take before the hub counts as out of reach."""
@@ -23,6 +27,18 @@ STALL_SECONDS = 120.0
 """A download that grows by nothing for so long is given up."""
 
 
+@dataclass(frozen=True, slots=True)
+class Repo:
+    """What a repository holds at one commit. `cached`: only what the hub's cache here has of it."""
+
+    name: str
+    commit: str
+    files: tuple[RepoFile, ...]
+    licence: str | None
+    gated: bool
+    cached: bool
+
+
 @dataclass(slots=True)
 class Hub:
     """The hub during one pull; once it was out of reach, it is not asked again."""
@@ -30,41 +46,84 @@ class Hub:
     unreachable: str | None = None
     _child: Path = field(default=Path(__file__).with_name("hub_child.py"), repr=False)
 
-    def fetch(self, job: Job, source: HubSource, sink: Path) -> None:
-        """Leave the promised file at `sink`.
+    def look(self, repo: str, revision: str, cancelled: Callable[[], bool]) -> Repo:
+        """What `repo` holds at a branch, tag or commit. Raises SourceFailed or Cancelled."""
+        if self.unreachable is not None:
+            raise SourceFailed(self.unreachable)
+        started = time.monotonic()
 
-        Raises SourceFailed, HashMismatchError, NoSpaceError or Cancelled. A download that was
-        killed starts again: huggingface_hub keeps no partial files.
+        def poll() -> None:
+            if cancelled():
+                raise Cancelled()
+            if time.monotonic() - started > REACH_SECONDS:
+                self.unreachable = f"it cannot be reached (no answer in {REACH_SECONDS:.0f} s)"
+                raise SourceFailed(self.unreachable)
+
+        with tempfile.TemporaryDirectory(prefix="edge-spec-") as folder:
+            log = Path(folder) / "hub.log"
+            self._run({"do": "list", "repo": repo, "revision": revision}, log, poll)
+            return _repo(repo, self._answer(log, "commit"))
+
+    def fetch(self, job: Job, source: HubSource, sink: Path) -> str | None:
+        """Leave the promised file at `sink` and return the commit that it is of, if that is known.
+
+        An interrupted download goes on where it stopped. Raises SourceFailed, HashMismatchError,
+        NoSpaceError or Cancelled.
         """
         if self.unreachable is not None:
             raise SourceFailed(self.unreachable)
-        job.require_space(job.entry.size)
-        folder = job.work / "hub"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        path, cached = self._download(job, source, folder)
-        if cached:
-            _adopt(path, sink)
-        else:
-            path.replace(sink)
-        shutil.rmtree(folder, ignore_errors=True)
-
-    def _download(self, job: Job, source: HubSource, folder: Path) -> tuple[Path, bool]:
-        log = job.work / "hub.log"
-        watch = _Watch(job, log, folder, time.monotonic())
-        request = (source.repo, source.file, source.revision, str(folder), str(ANSWER_SECONDS))
+        part = job.work / f"hub-{job.entry.sha256[:16]}.part"
+        present = _size(part)
+        job.require_space(max(0, job.entry.size - present))
         try:
-            # -P: the child must not find our modules as if they were top-level ones.
-            run_child([sys.executable, "-P", str(self._child), *request], log, watch)
+            return self._download(job, source, part, sink)
+        except HashMismatchError:
+            if not present:
+                raise
+            # What was there may have been damaged on this disk: once more from the start.
+            return self._download(job, source, part, sink)
+
+    def _download(self, job: Job, source: HubSource, part: Path, sink: Path) -> str | None:
+        log = job.work / "hub.log"
+        watch = _Watch(job, log, part, time.monotonic(), num_bytes=_size(part))
+        request = {"do": "get", "repo": source.repo, "file": source.file, "revision": source.revision}
+        try:
+            self._run(request | {"part": str(part), "sha256": job.entry.sha256}, log, watch)
         except SourceFailed as failure:
             if not watch.reached:
                 self.unreachable = str(failure)
             raise
+        if "other" in _answers(log):
+            part.unlink(missing_ok=True)
+            raise HashMismatchError(job.mismatch(source.label))
+        answer = self._answer(log, "path")
+        path = Path(str(answer["path"]))
+        try:
+            job.verify(path, source.label)
+        except HashMismatchError:
+            part.unlink(missing_ok=True)
+            raise
+        if answer["cached"]:
+            _adopt(path, sink)
+        else:
+            path.replace(sink)
+        commit = answer.get("commit")
+        return None if commit is None else str(commit)
+
+    def _run(self, request: dict[str, str], log: Path, poll: Callable[[], None]) -> None:
+        words = json.dumps(request | {"timeout": ANSWER_SECONDS})
+        # -P: the child must not find our modules as if they were top-level ones.
+        run_child([sys.executable, "-P", str(self._child), words], log, poll)
+
+    def _answer(self, log: Path, wanted: str) -> dict[str, Any]:
         answer = _answers(log)
-        if "path" in answer:
-            return Path(str(answer["path"])), bool(answer["cached"])
+        if wanted in answer and "failed" not in answer:
+            return answer
         reason = str(answer.get("failed") or tail(log) or "its helper ended without a word")
-        if answer.get("unreachable"):
+        if answer.get("full"):
+            raise NoSpaceError(f"{reason[0].upper()}{reason[1:]}: make room, and pull again to go on.")
+        # A connection that broke in the middle says nothing about the next file.
+        if answer.get("unreachable") and "reached" not in answer:
             self.unreachable = reason
         raise SourceFailed(reason)
 
@@ -75,7 +134,7 @@ class _Watch:
 
     job: Job
     log: Path
-    folder: Path
+    part: Path
     last_change: float
     reached: bool = False
     num_bytes: int = 0
@@ -87,13 +146,9 @@ class _Watch:
             self.reached = "reached" in answer or "path" in answer
             if self.reached:
                 self.last_change = now
-            etag = answer.get("etag")
-            if isinstance(etag, str) and len(etag) == 64 and etag != self.job.entry.sha256:
-                # The hub names a large file's sha256 beforehand: spare the download.
-                raise HashMismatchError(self.job.mismatch(HubSource.label))
             if not self.reached and now - self.last_change > REACH_SECONDS:
                 raise SourceFailed(f"it cannot be reached (no answer in {REACH_SECONDS:.0f} s)")
-        num_bytes = folder_size(self.folder)
+        num_bytes = _size(self.part)
         if num_bytes != self.num_bytes:
             self.num_bytes, self.last_change = num_bytes, now
         elif self.reached and now - self.last_change > STALL_SECONDS:
@@ -101,9 +156,9 @@ class _Watch:
         self.job.tell(HubSource.label, num_bytes)
 
 
-def _answers(log: Path) -> dict[str, object]:
+def _answers(log: Path) -> dict[str, Any]:
     """Everything that the child has said, in one dictionary; other lines are its noise."""
-    fields: dict[str, object] = {}
+    fields: dict[str, Any] = {}
     for line in log.read_text("utf-8", "replace").splitlines():
         if line.startswith("{"):
             try:
@@ -111,6 +166,42 @@ def _answers(log: Path) -> dict[str, object]:
             except ValueError:
                 continue  # a half-written line; the next look sees it whole
     return fields
+
+
+def _repo(name: str, answer: dict[str, Any]) -> Repo:
+    """What the child said, with every type checked: the hub is another's program."""
+    try:
+        files = tuple(
+            RepoFile(str(file["path"]), int(file["size"] or 0), _sha256(file["sha256"]))
+            for file in answer["files"]
+        )
+    except (KeyError, TypeError, ValueError):
+        raise FetchError(f"The hub's answer about {name} cannot be read: try again later.") from None
+    licence = answer.get("licence")
+    return Repo(
+        name,
+        str(answer["commit"]),
+        files,
+        licence if isinstance(licence, str) else None,
+        bool(answer.get("gated")),
+        bool(answer.get("cached")),
+    )
+
+
+def _sha256(value: object) -> str | None:
+    if value is None:
+        return None
+    text = str(value)
+    if len(text) != 64 or not set(text) <= set("0123456789abcdef"):
+        raise ValueError
+    return text
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _adopt(cached: Path, sink: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -14,8 +15,9 @@ from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple
 
 from edge_spec.errors import Cancelled, FetchError, HashMismatchError, NoSpaceError, OutputError
-from edge_spec.models.catalogue import ModelEntry
+from edge_spec.models.catalogue import Source
 from edge_spec.models.store import CHUNK_BYTES
+from edge_spec.sizes import size_text
 
 PullProgress = Callable[[str, str, int, int], None]
 """Called with (model name, source, bytes done, bytes in all)."""
@@ -54,13 +56,28 @@ class SourceFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A model on its way into the store.
+class WantedFile:
+    """One file to bring into the store: `file` is its place there, `name` what progress calls it.
 
-    `folder` is the store, `work` this model's place for partial files, kept until it is done.
+    `sources` are tried in order; `replaces` says whether other bytes under that name give way.
     """
 
-    entry: ModelEntry
+    name: str
+    file: str
+    size: int
+    sha256: str
+    sources: tuple[Source, ...]
+    replaces: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A file on its way into the store.
+
+    `folder` is the store, `work` this file's place for what is not whole, kept until it is done.
+    """
+
+    entry: WantedFile
     folder: Path
     progress: PullProgress
     cancelled: Callable[[], bool]
@@ -68,7 +85,7 @@ class Job:
 
     @property
     def work(self) -> Path:
-        return self.folder / ".partial" / self.entry.name
+        return work_folder(self.folder, self.entry.name)
 
     @property
     def destination(self) -> Path:
@@ -104,8 +121,23 @@ class Job:
             sink.unlink()
             raise HashMismatchError(self.mismatch(source))
 
+    def verify(self, path: Path, source: str) -> None:
+        """Check that `path` is the promised file. Raises HashMismatchError or Cancelled."""
+        digest = hashlib.sha256()
+        with path.open("rb") as file:
+            for chunk in chunks_of(file):
+                digest.update(chunk)
+                self.tell(source, self.entry.size)
+        if digest.hexdigest() != self.entry.sha256:
+            raise HashMismatchError(self.mismatch(source))
+
     def mismatch(self, source: str) -> str:
         return f"{source} gave bytes for {self.entry.name} whose sha256 is not the promised one"
+
+
+def work_folder(folder: Path, name: str) -> Path:
+    """Where partial files of the model `name` lie, in the store `folder`."""
+    return folder / ".partial" / re.sub(r"[^A-Za-z0-9._ ()-]", "+", name)
 
 
 def chunks_of(file: IO[bytes]) -> Iterator[bytes]:
@@ -118,13 +150,9 @@ def require_space(what: str, needed: int, folder: Path, usage: DiskUsage) -> Non
     free = usage(folder).free
     if free < needed + _SPARE_BYTES:
         raise NoSpaceError(
-            f"{what} needs {_amount(needed + _SPARE_BYTES)} of disk in {folder}, which has "
-            f"{_amount(free)} free: make room, or set EDGE_SPEC_MODELS to a folder on another disk."
+            f"{what} needs {size_text(needed + _SPARE_BYTES)} of disk in {folder}, which has "
+            f"{size_text(free)} free: make room, or set EDGE_SPEC_MODELS to a folder on another disk."
         )
-
-
-def _amount(num_bytes: int) -> str:
-    return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.0f} MB"
 
 
 @contextmanager
@@ -149,7 +177,7 @@ def only_one(job: Job) -> Iterator[None]:
 
     The operating system drops the lock when its holder dies, so it is never stale.
     """
-    path = job.work.with_name(job.entry.name + ".lock")
+    path = job.work.with_name(job.work.name + ".lock")
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
         if not _try_lock(file):

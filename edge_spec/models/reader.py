@@ -15,8 +15,9 @@ from typing import NoReturn, overload
 import numpy as np
 from numpy.typing import NDArray
 
-READ_STEPS = (16 << 20, 64 << 20, 256 << 20)
-"""How much of a file is read for its header, in bytes; almost every header fits the first step."""
+READ_STEPS = (1 << 20, 16 << 20, 96 << 20)
+"""How much of a file is read for its header, in bytes: enough for a later part of a model, for
+every vocabulary there is, and for what still costs little memory."""
 
 MAX_KEY_VALUES = 1 << 16
 MAX_TENSORS = 1 << 18
@@ -74,10 +75,12 @@ class StringArray(Sequence[bytes]):
         return self.blob[start + 8 : int(self.ends[position])]
 
     def __iter__(self) -> Iterator[bytes]:
-        start, blob = 8, self.blob
-        for end in self.ends.tolist():
-            yield blob[start:end]
-            start = end + 8
+        return iter(self.all())
+
+    def all(self) -> list[bytes]:
+        """Every string; quicker than one by one."""
+        blob, ends = self.blob, self.ends.tolist()
+        return [blob[start + 8 : end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
 Value = int | float | bool | str | StringArray | NumberArray

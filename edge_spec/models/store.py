@@ -15,17 +15,22 @@ from pathlib import Path
 import platformdirs
 
 from edge_spec.errors import Cancelled, ModelFileError
-from edge_spec.models.catalogue import catalogue
+from edge_spec.models.catalogue import Entry, HubEntry, catalogue
 from edge_spec.models.header import Header, read_header
+from edge_spec.models.names import HubRef, file_stem, hub_ref, is_safe, split_of
+from edge_spec.models.quants import PREFERRED
+from edge_spec.models.records import Record, records_in
 
 CHUNK_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class StoredModel:
-    """A GGUF in the store; `header` is None, and `problem` says why, when it cannot be used.
+    """A model in the store; `header` is None, and `problem` says why, when it cannot be used.
 
-    `catalogue_name` is the name that pulls it, or None for a file the user put there.
+    `path` is its first file and `size` that of all its files. `catalogue_name` is its name in the
+    catalogue, if it has one, and `record` tells where it was pulled from; both are None for a file
+    the user put there.
     """
 
     path: Path
@@ -33,10 +38,23 @@ class StoredModel:
     header: Header | None
     problem: str | None
     catalogue_name: str | None
+    record: Record | None = None
+    files: tuple[Path, ...] = ()
 
     @property
     def file(self) -> str:
-        return self.path.name
+        """Its first file, as it lies in the store."""
+        try:
+            return self.path.relative_to(store_path()).as_posix()
+        except ValueError:
+            return self.path.name
+
+    @property
+    def name(self) -> str:
+        """What names it in every command: of the catalogue, of the hub, else its file's."""
+        if self.catalogue_name is not None:
+            return self.catalogue_name
+        return self.record.name if self.record is not None else file_stem(self.path.name)
 
 
 def store_path() -> Path:
@@ -48,58 +66,122 @@ def store_path() -> Path:
 
 
 def list_models() -> list[StoredModel]:
-    """Every GGUF in the store, by file name; damaged ones are listed with their problem."""
-    names = {entry.file: entry.name for entry in catalogue().models.values()}
+    """Every model in the store, by file name; damaged ones are listed with their problem."""
+    records = {store_path() / record.files[0].file: record for record in records_in(store_path())}
     models = []
     for path in _gguf_files():
+        files = _parts(path)
         header, problem = None, None
         try:
-            size = path.stat().st_size
+            size = sum(file.stat().st_size for file in files)
             header = read_header(path)
         except ModelFileError as error:
             problem = str(error)
         except OSError:
             continue  # removed while we looked
-        models.append(StoredModel(path, size, header, problem, names.get(path.name)))
+        record = records.get(path)
+        models.append(StoredModel(path, size, header, problem, _catalogue_name(path, record), record, files))
     return models
 
 
 def resolve(ref: str | Path) -> Path:
-    """The file that `ref` means: a path, a catalogue name, or a file in the store.
+    """The file that `ref` means: a path, a name in the store, or one of another program's models.
 
-    A file in the store may be named without `.gguf`. Raises ModelFileError with what to do.
+    In the store, names are the catalogue's, `user/repo[:QUANT]`, and those of files, which may lack
+    `.gguf`; of a split model it is the first part. Of the hub's models only what was pulled is
+    found; without QUANT that is Q4_K_M, or the only one that is here. Raises ModelFileError with
+    what to do.
     """
     text = str(ref)
     if not text:
         raise ModelFileError("The model's name is empty.")
     entry = catalogue().models.get(text)
-    if entry is not None and os.path.isfile(installed := store_path() / entry.file):
+    if entry is not None and (installed := _installed_entry(entry)) is not None:
         return installed
     for candidate in _candidates(text):
         if os.path.isfile(candidate):  # unlike Path's, never an error
             return candidate
+    from edge_spec.models import discovery  # it asks here where the store is
+
+    found = discovery.find_file(text)
+    if found is not None:
+        return found.path
     if entry is not None:
         raise ModelFileError(f"{text} is not in the store yet: run `edge-spec models pull {text}`.")
     if os.path.isdir(text):
         raise ModelFileError(f"{text} is a folder; name a GGUF file in it.")
     if text in catalogue().pairs:
         raise ModelFileError(f'"{text}" is a pair, not one model: use --pair {text}.')
+    if (named := hub_ref(text)) is not None:
+        return _pulled(named)
     raise ModelFileError(f'There is no model "{text}": {_suggestion(text)}.')
 
 
-def remove(ref: str) -> Path:
-    """Delete a model from the store and return the path that it had.
+def names_of(path: Path) -> list[str]:
+    """What a file of the store is called besides its own name, the best first."""
+    record = _record_of(path)
+    name = _catalogue_name(path, record)
+    return [*([name] if name else []), *([record.name] if record else [])]
 
-    Only files in the store can be removed; raises ModelFileError otherwise.
-    """
-    path = resolve(ref)
-    if path.parent.resolve() != store_path().resolve():
-        raise ModelFileError(f"{path} is not in the store, so it is left alone.")
+
+def licence_of(path: Path) -> str | None:
+    """The licence of a file in the store, by the catalogue or by what was recorded when it was pulled."""
+    record = _record_of(path)
+    name = _catalogue_name(path, record)
+    return (record and record.licence) or (catalogue().models[name].licence if name else None)
+
+
+def _record_of(path: Path) -> Record | None:
+    root = store_path()
+    return next((item for item in records_in(root) if root / item.files[0].file == path), None)
+
+
+def is_missing(ref: str) -> bool:
+    """Whether a pull could bring this model, which is not here: of the catalogue, or of the hub."""
+    entry = catalogue().models.get(ref)
+    if entry is None and hub_ref(ref) is None:
+        return False
     try:
-        path.unlink()
-    except OSError as error:
-        raise ModelFileError(f"{path} cannot be removed: {error.strerror or error}.") from None
-    return path
+        resolve(ref)
+    except ModelFileError:
+        return True
+    return False
+
+
+def _installed_entry(entry: Entry) -> Path | None:
+    """The file of a catalogue entry, if it is in the store."""
+    if isinstance(entry, HubEntry):
+        found = [record for record in records_in(store_path()) if record.means(entry.ref)]
+        paths = [store_path() / record.files[0].file for record in found]
+    else:
+        paths = [store_path() / entry.file]
+    return next((path for path in paths if os.path.isfile(path)), None)
+
+
+def _pulled(ref: HubRef) -> Path:
+    """The first file of a model that was pulled from the hub. Raises ModelFileError."""
+    records = [
+        record for record in records_in(store_path())
+        if record.means(ref) and os.path.isfile(store_path() / record.files[0].file)
+    ]  # fmt: skip
+    if ref.quant is None and len(records) > 1:
+        records = [record for record in records if record.quant == PREFERRED] or records
+    if len(records) == 1:
+        return store_path() / records[0].files[0].file
+    if records:
+        names = ", ".join(record.name for record in records)
+        raise ModelFileError(f"{ref} may mean {names}: name one of them.")
+    raise ModelFileError(f"{ref} is not in the store yet: run `edge-spec models pull {ref}`.")
+
+
+def _catalogue_name(path: Path, record: Record | None) -> str | None:
+    for entry in catalogue().models.values():
+        if isinstance(entry, HubEntry):
+            if record is not None and record.means(entry.ref):
+                return entry.name
+        elif store_path() / entry.file == path:
+            return entry.name
+    return None
 
 
 def sha256_of(
@@ -111,11 +193,21 @@ def sha256_of(
 
     `progress(done, total)` is called in bytes. Raises ModelFileError, or Cancelled.
     """
+    known = known_sha256(path)
+    return known if known is not None else hash_again(path, progress, cancelled)
+
+
+def hash_again(
+    path: str | Path,
+    progress: Callable[[int, int], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> str:
+    """The sha256 of a file, whatever is remembered of it: every byte is read.
+
+    Raises ModelFileError, or Cancelled.
+    """
     path = Path(path).absolute()
     try:
-        known = known_sha256(path)
-        if known is not None:
-            return known
         size = path.stat().st_size
         digest = hashlib.sha256()
         done = 0
@@ -180,19 +272,38 @@ def _read_cache() -> dict[str, list[object]]:
 
 
 def _gguf_files() -> list[Path]:
-    try:
-        return sorted(
-            path for path in store_path().iterdir() if path.suffix.lower() == ".gguf" and path.is_file()
-        )
-    except OSError:
-        return []
+    """The first file of every model in the store, folders of the hub's users and repositories included."""
+    root = store_path()
+    found = []
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if len(Path(folder).relative_to(root).parts) > 8:
+            folders.clear()
+        found += [Path(folder) / name for name in files if name.lower().endswith(".gguf")]
+    firsts = [path for path in found if path.is_file() and not _follows(path)]
+    return sorted(firsts, key=lambda path: path.relative_to(root).as_posix())
+
+
+def _follows(path: Path) -> bool:
+    """Whether this is a later part of a split model whose first part lies beside it."""
+    split = split_of(path.name)
+    return split is not None and split.part > 1 and path.with_name(split.name(1)).is_file()
+
+
+def _parts(path: Path) -> tuple[Path, ...]:
+    """A model's files that are there: itself, or the parts of a split one in order."""
+    split = split_of(path.name)
+    if split is None:
+        return (path,)
+    return tuple(file for name in split.names if (file := path.with_name(name)).is_file())
 
 
 def _candidates(text: str) -> list[Path]:
     path = Path(text).expanduser()
     found = [path]
-    if path.name == text:
+    if is_safe(text):
         found += [store_path() / text, store_path() / f"{text}.gguf"]
+        found += [path for path in _gguf_files() if split_of(path.name) and file_stem(path.name) == text]
     return found
 
 
@@ -201,7 +312,7 @@ def _suggestion(text: str) -> str:
     if os.sep in text or text.endswith(".gguf"):
         known = [path.name for path in _gguf_files()]
     else:
-        known = [path.stem for path in _gguf_files()] + [*catalogue().models, *catalogue().pairs]
+        known = [file_stem(path.name) for path in _gguf_files()] + [*catalogue().models, *catalogue().pairs]
     near = difflib.get_close_matches(Path(text).name, known, n=3, cutoff=0.5)
     if near:
         return "did you mean " + " or ".join(near)

@@ -11,6 +11,7 @@ import threading
 import zlib
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -102,10 +103,11 @@ def plain(*pieces: str | bytes, wall_s: float = 0.030) -> list[Round]:
 
 @dataclass(frozen=True)
 class Reading:
-    """The target has read so much of the prompt."""
+    """A model has read so much of the prompt."""
 
     done: int
     total: int
+    model: Literal["target", "draft"] = "target"
 
 
 @dataclass(frozen=True)
@@ -241,8 +243,8 @@ class _Answer:
                     if self._host.wait(part):
                         yield self._finished("cancelled")
                         return
-                case Reading(done, total):
-                    yield Prefilled(0, "target", done, total, 0)
+                case Reading(done, total, model):
+                    yield Prefilled(0, model, done, total, 0)
                 case Notice():
                     yield part
                 case End(reason):

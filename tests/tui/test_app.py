@@ -11,9 +11,9 @@ from textual.css.query import NoMatches
 import edge_spec
 from edge_spec import CataloguePair, InstalledModel, PairSpec, SettingError, resolve_settings
 from tests.tui.conftest import Chat, Chatting
-from tests.tui.fake_host import Gate, Script, plain, say
+from tests.tui.fake_host import Gate, Reading, Script, plain, say
 from tui.app import ChatApp
-from tui.start import chosen_pair, first_pair, missing_models
+from tui.chat.start import chosen_pair, first_pair, missing_models
 from tui.widgets.panel import FoldedPanel, SpeculationPanel, sparkline
 from tui.widgets.status import TitleBar
 
@@ -26,6 +26,12 @@ def screen_text(chat: Chat) -> str:
     """What stands on the screen, line by line."""
     lines = chat.app.screen._compositor.render_strips()
     return "\n".join(strip.text for strip in lines)
+
+
+def flat(chat: Chat) -> str:
+    """What stands in the panel, as one line."""
+    lines = chat.screen.query_one(SpeculationPanel)._laid_out()
+    return " ".join(" ".join(line.plain for line in lines).split())
 
 
 # -- with which models it begins
@@ -282,13 +288,14 @@ async def test_the_panel_stands_beside_the_tokens_and_folds_on_a_narrow_screen(
         panel, folded = chat.screen.query_one(SpeculationPanel), chat.screen.query_one(FoldedPanel)
         assert panel.display and not folded.display
         text = screen_text(chat)
-        for words in ("SPEED", "33.3 tok/s", "plain ?", "F4 off measures it", "ACCEPTED        67%",
+        for words in ("SPEED", "33.3 tok/s", "plain unknown", "F4 off measures it", "ACCEPTED        67%",
                       "ROUND      2.5 tok 90 ms", "draft 30 verify 50 +10", "SPECULATION on",
                       "fixed draft length 3", "context 30 / 4096"):  # fmt: skip
             assert " ".join(words.split()) in " ".join(text.split()), words
         await chat.pilot.resize_terminal(80, 24)
         await chat.until(lambda: folded.display and not panel.display)
         assert "33.3 t/s  67%  K3 on" in screen_text(chat) and "30/4096" in screen_text(chat)
+        assert "30 / 4096" not in screen_text(chat)
         await chat.pilot.resize_terminal(100, 30)
         await chat.until(lambda: panel.display and not folded.display)
 
@@ -299,11 +306,68 @@ async def test_plain_rounds_of_the_session_give_the_reference(chatting: Chatting
     async with chatting() as chat:
         await chat.press("f4")
         await chat.ask()
-        assert "plain" not in screen_text(chat)
+        assert "all plain" in screen_text(chat) and "measures it" not in screen_text(chat)
         await chat.press("f4")
         await chat.ask("Again")
         text = screen_text(chat)
         assert "plain 20.0" in text and "x1.67" in text
+
+
+async def test_a_click_on_the_conversation_leaves_the_focus_to_the_prompt(
+    chatting: Chatting, script: Script
+) -> None:
+    async with chatting() as chat:
+        await chat.ask()
+        await chat.pilot.click("#tokens", offset=(40, 20))
+        await chat.press("H", "i")
+        assert chat.screen.prompt.text == "Hi" and not chat.screen.is_inspecting
+        await chat.pilot.click("#tokens", offset=(5, 5))  # on a token
+        await chat.until(lambda: chat.screen.is_inspecting)
+        assert chat.screen.tokens.has_focus and chat.screen.prompt.text == "Hi"
+
+
+async def test_the_panel_says_what_is_true_before_the_first_answer(
+    chatting: Chatting, script: Script
+) -> None:
+    gate = Gate()
+    script.loads.append([gate])
+    script.answer(plain("One", " two", " three"))
+    async with chatting(loaded=False, drafter="none") as chat:
+        await chat.until(gate.reached.is_set)
+        text = screen_text(chat)
+        assert "plain" not in text and "SPECULATION off" in text and "there is no draft model" in text
+        gate.open()
+        await chat.state("ready")
+        await chat.ask()
+        assert "all plain" in screen_text(chat)
+
+
+async def test_while_the_draft_reads_the_panel_says_so_and_the_target_goes_on(
+    chatting: Chatting, script: Script
+) -> None:
+    gate = Gate()
+    script.answer(plain("One"), Reading(512, 3000, "draft"), plain(" two", " three"), gate,
+                  Reading(3000, 3000, "draft"), say(" four", *(" w",) * 9))  # fmt: skip
+    async with chatting() as chat:
+        await chat.enter("Hi")
+        await chat.until(lambda: gate.reached.is_set() and len(chat.texts) == 2 and "three" in chat.texts[-1])
+        chat.screen.show_gauges()
+        await chat.settle()
+        assert "all plain" in screen_text(chat) and "the draft has read 512 of 3000" in flat(chat)
+        gate.open()
+        await chat.state("ready")
+        assert "the draft has read" not in flat(chat)
+        assert "plain 33.3" in flat(chat)  # the rounds in which it read were the target's alone
+
+
+async def test_with_speculation_turned_off_the_next_answer_measures_plain_decoding(
+    chatting: Chatting, script: Script
+) -> None:
+    script.answer(say("One", *(" w",) * 9))
+    async with chatting() as chat:
+        await chat.ask()
+        await chat.press("f4")
+        assert "plain unknown" in screen_text(chat) and "the next answer measures it" in screen_text(chat)
 
 
 async def test_a_resize_while_streaming_loses_nothing(chatting: Chatting, script: Script) -> None:

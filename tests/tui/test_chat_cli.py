@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import pty
-import shlex
 import subprocess
 import sys
 import time
@@ -155,21 +154,14 @@ def test_web_without_its_extra_says_what_to_install(
     assert (code, err) == (2, "edge-spec: --web needs textual-serve: pip install 'edge-spec[web]'.\n")
 
 
-def test_web_serves_this_very_command_on_this_machine_only(
+def test_web_serves_this_very_command(
     installed: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served = []
 
-    class Server:
-        def __init__(self, command: str, *, host: str, port: int, title: str) -> None:
-            served.append((shlex.split(command), host, port, title))
-
-        def serve(self) -> None: ...
-
-    module = types.ModuleType("textual_serve.server")
-    module.Server = Server  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "textual_serve", types.ModuleType("textual_serve"))
-    monkeypatch.setitem(sys.modules, "textual_serve.server", module)
+    module = types.ModuleType("tui.web")
+    module.serve = lambda command, port: served.append((command, port))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tui.web", module)
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: True)
     arguments = ["chat", "--web", "--port", "8765", "-m", "my model.gguf"]
     monkeypatch.setattr(sys, "argv", ["edge-spec", *arguments])
@@ -177,7 +169,7 @@ def test_web_serves_this_very_command_on_this_machine_only(
     assert (code, out, err) == (0, "", "")
     program = [sys.executable, "-m", "edge_spec.cli"]
     wanted = [*program, "chat", "--port", "8765", "-m", "my model.gguf"]
-    assert served == [(wanted, "localhost", 8765, "edge-spec")]
+    assert served == [(wanted, 8765)]
 
 
 def test_behind_a_web_page_no_terminal_is_asked_for(
@@ -193,7 +185,7 @@ def test_behind_a_web_page_no_terminal_is_asked_for(
 
 async def test_the_replay_program_plays_a_trace_and_ends_with_its_screen(tmp_path: Path) -> None:
     from edge_spec import resolve_settings
-    from tui.replay_app import ReplayApp
+    from tui.replay.app import ReplayApp
 
     path = traces.write_trace(tmp_path / "x.trace.jsonl", traces.answer(5))
     app = ReplayApp(path, resolve_settings())

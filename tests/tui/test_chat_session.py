@@ -21,11 +21,11 @@ from edge_spec import (
     UsageError,
 )
 from tests.tui.fake_host import SPEC, VOCABULARY, End, FakeHost, Part, Reading, Script, pair_info, plain, say
-from tui.chat_session import ChatSession
-from tui.chat_settings import ChatSettings
-from tui.conversations import ConversationStore
-from tui.record import Record
-from tui.transcript import Transcript
+from tui.chat.session import ChatSession
+from tui.chat.settings import ChatSettings
+from tui.chat.transcript import Transcript
+from tui.conversations.record import Record
+from tui.conversations.store import ConversationStore
 
 
 class View:

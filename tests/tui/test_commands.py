@@ -10,7 +10,7 @@ import pytest
 from edge_spec import SETTINGS, Loading, PairSpec, TraceReader, UsageError
 from tests.tui.conftest import Chat, Chatting
 from tests.tui.fake_host import Gate, Script, plain, say
-from tui.actions import Actions
+from tui.chat.actions import Actions
 from tui.commands import BY_NAME, BY_SLASH, COMMANDS, FOOTER, completions, message_of, parse
 
 TWO = "To send a text that begins with a slash, type two."

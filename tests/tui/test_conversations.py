@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge_spec import EdgeSpecError, PairSpec
-from tui import word_index
-from tui.conversations import ConversationStore, default_path
-from tui.database import ConversationError
-from tui.saved import SavedMessage, Summary, pack_ids, title_of, unpack_ids
+from tui.conversations import word_index
+from tui.conversations.database import ConversationError
+from tui.conversations.saved import SavedMessage, Summary, pack_ids, title_of, unpack_ids
+from tui.conversations.store import ConversationStore, default_path
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = PairSpec("target.gguf", "draft.gguf", {"context_size": 2048})
@@ -354,7 +354,7 @@ def test_without_fts5_the_texts_themselves_are_searched(path: Path, monkeypatch:
 
 
 def test_list_and_search_read_no_table_from_end_to_end(store: ConversationStore) -> None:
-    from tui.conversation_tables import FOUND, LIST
+    from tui.conversations.tables import FOUND, LIST
 
     begin(store)
     with store._database.read() as db:
@@ -371,7 +371,7 @@ _CHILD = """
 import sys
 from pathlib import Path
 from edge_spec import PairSpec
-from tui.conversations import ConversationStore
+from tui.conversations.store import ConversationStore
 
 store = ConversationStore(Path(sys.argv[1]))
 conversation = store.create("", PairSpec("t", "d", {}), {})
@@ -487,7 +487,7 @@ def test_two_windows_lose_nothing(store: ConversationStore, second: Conversation
 def test_several_programs_may_make_the_file_at_once(path: Path) -> None:
     code = (
         "import sys\nfrom pathlib import Path\nfrom edge_spec import PairSpec\n"
-        "from tui.conversations import ConversationStore\nsys.stdin.readline()\n"
+        "from tui.conversations.store import ConversationStore\nsys.stdin.readline()\n"
         "store = ConversationStore(Path(sys.argv[1]))\n"
         "store.add_message(store.create('', PairSpec('t', None, {}), {}), 'user', 'Hi')\nstore.close()"
     )

@@ -13,8 +13,8 @@ from textual.widgets import Input, OptionList
 
 from edge_spec import PairSpec
 from tests.tui.alone import Alone, alone, until
-from tui.conversations import ConversationStore
-from tui.saved import Summary
+from tui.conversations.saved import Summary
+from tui.conversations.store import ConversationStore
 from tui.screens import conversations as module
 from tui.screens.confirm import ConfirmScreen
 from tui.screens.conversations import ConversationsScreen, _look, _when_text

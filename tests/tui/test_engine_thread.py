@@ -23,8 +23,8 @@ from edge_spec import (
 )
 from edge_spec.errors import EngineError
 from tests.tui.fake_host import SPEC, Gate, Script, plain
-from tui.engine import EngineThread, Mailbox
-from tui.messages import Crashed, EngineEvents, Failed, Loaded, LoadingProgress
+from tui.chat.engine import EngineThread, Mailbox
+from tui.chat.messages import Crashed, EngineEvents, Failed, Loaded, LoadingProgress
 
 REQUEST = ChatRequest(({"role": "user", "content": "Hi"},), Sampling(), Decoding())
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from edge_spec import PairSpec
-from tui.conversations import ConversationStore
-from tui.export import export_markdown
-from tui.saved import Conversation, Role, SavedMessage
+from tui.conversations.export import export_markdown
+from tui.conversations.saved import Conversation, Role, SavedMessage
+from tui.conversations.store import ConversationStore
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

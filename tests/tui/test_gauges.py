@@ -7,8 +7,8 @@ import pytest
 from edge_spec import RoundTimings
 from tests.tui.fake_host import SPEC, VOCABULARY, FakeHost, Part, Round, Script, plain
 from tests.tui.test_engine_thread import REQUEST
-from tui.gauges import PlainReference, Speculation, read_gauges, recent_speeds
-from tui.transcript import AnswerFold, Block
+from tui.chat.gauges import PlainReference, Speculation, read_gauges, recent_speeds
+from tui.chat.transcript import AnswerFold, Block
 
 ON = Speculation(True, 3)
 

@@ -11,7 +11,7 @@ from textual.app import App, ComposeResult
 
 from edge_spec import Alternative, Alternatives, RoundTimings
 from tests.tui.contrast import contrast
-from tui.transcript import Kind, TokenInfo
+from tui.chat.transcript import Kind, TokenInfo
 from tui.widgets.inspect_bar import InspectBar, token_text
 
 PIECES = [

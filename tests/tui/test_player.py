@@ -11,9 +11,9 @@ import pytest
 
 from edge_spec import Cancelled, Drafted, Event, Finished, Inspected, Notice, Started, UsageError, Verified
 from tests.tui import traces
-from tui.player import SPEEDS, Player
-from tui.tape import Tape, read_tape
-from tui.transcript import AnswerFold, Block, Span
+from tui.chat.transcript import AnswerFold, Block, Span
+from tui.replay.player import SPEEDS, Player
+from tui.replay.tape import Tape, read_tape
 
 
 def _live(events: Sequence[Event], stop: Sequence[str] = ()) -> AnswerFold:

@@ -14,8 +14,8 @@ import edge_spec
 from edge_spec import Cancelled, CataloguePair, size_text
 from edge_spec.errors import FetchError
 from tests.tui.alone import alone, until
-from tui.amounts import clock_text, count_text, duration_text
-from tui.downloads import DownloadMeter
+from tui.models.amounts import clock_text, count_text, duration_text
+from tui.models.downloads import DownloadMeter
 from tui.screens.pull import PullScreen
 from tui.widgets.download_row import DownloadRow
 

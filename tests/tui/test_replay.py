@@ -12,8 +12,8 @@ import pytest
 from edge_spec import Event, Notice
 from tests.tui import traces
 from tests.tui.alone import Alone, alone, until
+from tui.chat.transcript import AnswerFold, Block, Transcript
 from tui.screens.replay import ReplayScreen
-from tui.transcript import AnswerFold, Block, Transcript
 from tui.widgets.inspect_bar import InspectBar
 from tui.widgets.panel import FoldedPanel, SpeculationPanel
 from tui.widgets.position_line import PositionLine

@@ -10,7 +10,7 @@ from edge_spec import EngineCrashedError, Loading, Notice, PairSpec, PromptTooLo
 from edge_spec.errors import EngineError, ModelFileError
 from tests.tui.conftest import Chatting
 from tests.tui.fake_host import End, Gate, Reading, Round, Script, pair_info, plain
-from tui.states import State, words
+from tui.chat.states import State, words
 
 
 def looks(chat) -> set[str]:  # type: ignore[no-untyped-def]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tui.transcript import UNEMITTED, Block, Kind, Role, Span, TokenInfo, Transcript
+from tui.chat.transcript import UNEMITTED, Block, Kind, Role, Span, TokenInfo, Transcript
 from tui.widgets.token_layout import BlockLayout, LineStart, TranscriptLayout
 from tui.widgets.token_lines import Line, Look
 from tui.widgets.token_marks import ASCII_BRACKETS, ASCII_GLYPHS, BRACKETS, GLYPHS, NO_MARKS, Marks

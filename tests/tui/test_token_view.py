@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from textual.scrollbar import ScrollTo
 
 from tests.tui.contrast import contrast
-from tui.transcript import Block, Kind, Role, Span, TokenInfo, Transcript
+from tui.chat.transcript import Block, Kind, Role, Span, TokenInfo, Transcript
 from tui.widgets.token_view import TokenView
 
 SIZE = (40, 12)

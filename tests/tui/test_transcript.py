@@ -30,7 +30,7 @@ from edge_spec import (
     Verified,
 )
 from edge_spec.types import Dist, Origin
-from tui.transcript import UNEMITTED, AnswerFold, Block
+from tui.chat.transcript import UNEMITTED, AnswerFold, Block
 
 TIMINGS = RoundTimings(draft_s=0.25, verify_s=0.5, sample_s=0.125, wall_s=1.0)
 ACCEPTED, REJECTED, DISCARDED = Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED

@@ -41,10 +41,12 @@ def rig(draft, *, step=0.1, knowledge=None, timers=None):
     timers = timers or Timers()
     target = TimedCache(P, STAIRS, context_size=4096)
     drafts = TimedCache(draft, {1: step, 32: 32 * step}, context_size=4096) if draft else None
-    knowledge = knowledge or Knowledge(RowCosts(STAIRS), RowCosts({1: step, 32: 32 * step}) if draft else None)
+    knowledge = knowledge or Knowledge(
+        RowCosts(STAIRS), RowCosts({1: step, 32: 32 * step}) if draft else None
+    )
     model = None
     if drafts is not None:
-        model = ModelDrafter(drafts, P.num_vocab, timers, knowledge.draft.observe)
+        model = ModelDrafter(drafts, P.num_vocab, timers, on_decode=knowledge.draft.observe)
     planner = AutoPlanner(knowledge)
     engine = Engine(
         ModelTarget(target, timers, knowledge.verify.observe), Cascade(NgramDrafter(timers), model), planner,
@@ -56,7 +58,14 @@ def rig(draft, *, step=0.1, knowledge=None, timers=None):
 def slot(prompt=(1, 2, 3), *, max_tokens=200, sampling=GREEDY, coupling="shared", seed=7):
     chain = SamplerChain(sampling)
     return Slot(
-        0, list(prompt), len(prompt), max_tokens, make_coupling(coupling, seed, 0), chain, chain, lambda _t: None
+        0,
+        list(prompt),
+        len(prompt),
+        max_tokens,
+        make_coupling(coupling, seed, 0),
+        chain,
+        chain,
+        lambda _t: None,
     )
 
 
@@ -130,8 +139,12 @@ def test_text_is_the_plain_text_whatever_the_planner_does(sampling, weight):
     draft = TableModel(12, seed=2).blend(P, weight)
     engine, _, target, _ = rig(None)
     target.stairs = RowCosts({1: 1.0, 2: 9.0, 32: 99.0})
-    plain = Engine(ModelTarget(TableCache(P, context_size=4096), Timers()), Cascade(NgramDrafter(Timers()), None),
-                   _Never(), Timers())
+    plain = Engine(
+        ModelTarget(TableCache(P, context_size=4096), Timers()),
+        Cascade(NgramDrafter(Timers()), None),
+        _Never(),
+        Timers(),
+    )
     expected = text(plain.generate([slot(sampling=sampling)]))
     assert len(expected) == 200
     for model in (draft, None):

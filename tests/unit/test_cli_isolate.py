@@ -56,8 +56,12 @@ def test_the_object_of_an_isolated_answer_has_the_same_fields_and_files(run) -> 
     found = json.loads(out)
     assert code == 0
     assert found["token_ids"] == tokens(in_process(ask("hello")))
-    assert found["target"] == {"file": "t.gguf", "sha256": "hash of t.gguf", "quantization": "F64"}
-    assert found["draft"] == {"file": "d.gguf", "sha256": "hash of d.gguf", "quantization": "F64"}
+    assert found["target"] == {
+        "file": "t.gguf", "sha256": "hash of t.gguf", "quantization": "F64", "load_mode": "none"
+    }  # fmt: skip
+    assert found["draft"] == {
+        "file": "d.gguf", "sha256": "hash of d.gguf", "quantization": "F64", "load_mode": "mmap"
+    }  # fmt: skip
     assert err.endswith("; max-tokens reached]\n") and err.count("\n") == 1
     with read_trace(Path("t.jsonl")) as trace:
         assert trace.header.files["target"] == found["target"]

@@ -12,11 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import gguf
 import pytest
 
 from edge_spec import cli
 from edge_spec.models import catalogue as catalogue_module
-from edge_spec.models import job, memory, sources, store
+from edge_spec.models import job, sources, store
+from edge_spec.models.memory import machine
 from tests.gguf_maker import make_gguf
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +37,7 @@ Invoke = Callable[..., Result]
 def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in [name for name in os.environ if name.startswith("EDGE_SPEC_")]:
         monkeypatch.delenv(name)
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "HOME"):
+    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     folder = tmp_path / "store"
     monkeypatch.setenv("EDGE_SPEC_MODELS", str(folder))
@@ -106,9 +108,36 @@ def test_list_shows_what_is_here_and_what_could_be(
     (own_store / "broken.gguf").write_bytes(b"GGUF")
     listed = invoke("models", "list")
     rows = [line.split() for line in listed.out.splitlines()]
-    assert rows[1][:2] == ["broken", "damaged"]
-    assert rows[2][:2] == ["small", "llama"] and rows[2][-1] == str(own_store / "small.gguf")
-    assert len(rows) == 3 and "broken.gguf" in listed.err
+    assert rows[0] == ["store,", f"{own_store}:"]
+    assert rows[1] == ["name", "architecture", "params", "quant", "size", "vocab", "licence"]
+    assert rows[2][:2] == ["broken", "damaged"]
+    assert rows[3][:2] == ["small", "llama"] and rows[3][-1] == "CC0-1.0"
+    assert len(rows) == 4 and "broken.gguf" in listed.err
+    make_gguf(own_store / f"{'long-name-' * 6}.gguf", vocab_size=280)
+    lines = invoke("models", "list").out.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert f"  {'long-name-' * 6}" in lines
+    (own_store / f"{'long-name-' * 6}.gguf").unlink()
+
+
+def test_a_forged_model_is_listed_with_its_recipe(invoke: Invoke, own_store: Path) -> None:
+    def edit(writer: gguf.GGUFWriter) -> None:
+        writer.add_string("edge_spec.forge.from", "big.gguf")
+        writer.add_uint32("edge_spec.forge.tokens", 32000)
+        writer.add_float64("edge_spec.forge.step_ms", 4.25)
+
+    own_store.mkdir()
+    make_gguf(own_store / "forged.gguf", edit=edit)
+    lines = invoke("models", "list").out.splitlines()
+    assert "      forged from big.gguf, tokens 32,000, step ms 4.25" in lines
+    found = json.loads(invoke("models", "list", "--json").out)["installed"]
+    assert found[0]["forged"] == "from big.gguf, tokens 32,000, step ms 4.25"
+
+
+def test_the_list_as_json(invoke: Invoke, offer: Callable[..., Path], own_store: Path) -> None:
+    offer()
+    invoke("models", "pull", "small")
+    (own_store / "broken.gguf").write_bytes(b"GGUF")
     found = json.loads(invoke("models", "list", "--json").out)
     assert [model["name"] for model in found["installed"]] == ["broken", "small"]
     assert found["installed"][1]["quantization"] == "F32" and found["installed"][0]["problem"]
@@ -169,28 +198,32 @@ def test_no_network_is_exit_4_in_one_sentence(tmp_path: Path) -> None:
     assert result.stderr.startswith("edge-spec: smollm2-135m could not be brought to")
 
 
-def test_check_says_that_two_models_pair(invoke: Invoke) -> None:
-    make_gguf(Path("t.gguf"), name="big", layers=3)
-    make_gguf(Path("d.gguf"), name="little")
-    result = invoke("check", "t.gguf", "d.gguf")
-    assert (result.code, result.err) == (0, "")
-    lines = result.out.splitlines()
-    assert lines[0].startswith("target: big (llama, F32, ") and lines[0].endswith(", 300 tokens)")
-    assert lines[1].startswith("draft:  little (llama, F32, ")
-    assert lines[2:] == ["verdict: pairs"]
-
-
-def test_check_says_why_two_models_do_not_pair_and_exits_3(invoke: Invoke) -> None:
-    make_gguf(Path("t.gguf"), layers=3)
-    make_gguf(Path("d.gguf"), changed_token=139)
-    result = invoke("check", "t.gguf", "d.gguf")
-    assert (result.code, result.err) == (3, "")
-    assert "verdict: does not pair\n- Token 139 is " in result.out
-    result = invoke("check", "t.gguf", "d.gguf", "--json")
-    found = json.loads(result.out)
-    assert (result.code, result.err, found["pairs"]) == (3, "", False)
-    assert found["difference"]["token"] == 139 and found["draft"]["file"] == "d.gguf"
-    assert found["reasons"][0].startswith("Token 139 is ")
+def test_pairs_are_listed_best_first_and_the_others_on_request(invoke: Invoke, own_store: Path) -> None:
+    own_store.mkdir()
+    assert invoke("models", "pairs").out.startswith("No two models on this machine pair;")
+    make_gguf(own_store / "target.gguf", layers=20)
+    make_gguf(own_store / "small.gguf", layers=1)
+    make_gguf(own_store / "masked.gguf", layers=1, changed_token=9)
+    make_gguf(own_store / "odd.gguf", tokenizer="spm")
+    code, out, err = invoke("models", "pairs")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert out.startswith("Best first: no masked tokens; the draft's bytes a token")
+    assert [line.split()[2:] for line in lines if "<-" in line] == [
+        ["target", "<-", "small"],
+        ["target", "<-", "masked", "(1", "masked)"],
+    ]
+    assert lines[-1] == "10 more do not pair or would not pay; --all says why."
+    out = invoke("models", "pairs", "--all").out
+    assert "- small <- target: the draft reads " in out
+    assert "- target <- odd: The target's tokenizer is byte-level BPE (gpt2) but the" in out
+    assert all(len(line) <= 80 for line in out.splitlines())
+    found = json.loads(invoke("models", "pairs", "--json").out)["pairs"]
+    assert [(pair["target"]["name"], pair["draft"]["name"], pair["masked"]) for pair in found] == [
+        ("target", "small", []),
+        ("target", "masked", [9]),
+    ]
+    assert len(json.loads(invoke("models", "pairs", "--all", "--json").out)["pairs"]) == 12
 
 
 def _truncated(path: Path) -> None:
@@ -225,17 +258,17 @@ def test_a_model_file_that_cannot_be_used_is_exit_3_in_one_sentence(
 
 def test_a_draft_with_another_vocabulary_is_refused_before_loading(invoke: Invoke) -> None:
     make_gguf(Path("t.gguf"), name="big")
-    make_gguf(Path("d.gguf"), name="little", changed_token=139)
+    make_gguf(Path("d.gguf"), name="little", tokenizer="spm")
     code, out, err = invoke("run", "hi", "-m", "t.gguf", "-md", "d.gguf")
     assert (code, out, err.count("\n")) == (3, "", 1)
-    assert err.startswith('edge-spec: "little" cannot draft for "big": token 139 is ')
+    assert err.startswith('edge-spec: "little" cannot draft for "big": the target\'s tokenizer is ')
 
 
 def test_memory_that_will_not_suffice_is_foreseen(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     class Small:
-        total, available = 10_000_000, 1_000_000
+        total, available = 1_000_000, 100_000
 
-    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: Small)
+    monkeypatch.setattr(machine.psutil, "virtual_memory", lambda: Small)
     make_gguf(Path("t.gguf"))
     code, out, err = invoke("run", "hi", "-m", "t.gguf")
     assert (code, out, err.count("\n")) == (3, "", 1)

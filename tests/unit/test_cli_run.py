@@ -71,6 +71,7 @@ HELLO = script(plain_round(0), drafted_round([1], 0, 2), drafted_round([3], 1, 4
 class FakeModel:
     def __init__(self, name: str) -> None:
         self.path, self.sha256, self.quantization = Path(name), "ab" * 32, "Q4_0"
+        self.load_mode = "none"
 
 
 class FakePair:
@@ -192,7 +193,9 @@ def test_json_is_one_object_with_every_field(run: Run) -> None:
     assert (found["schema_version"], found["finish_reason"]) == (1, "eog")
     assert found["text"] == "Hello world\U0001f600!\n"
     assert found["token_ids"] == [0, 1, 2, 3, 4, 7]
-    assert found["target"] == {"file": "t.gguf", "sha256": "ab" * 32, "quantization": "Q4_0"}
+    assert found["target"] == {
+        "file": "t.gguf", "sha256": "ab" * 32, "quantization": "Q4_0", "load_mode": "none"
+    }  # fmt: skip
     assert found["draft"]["file"] == "d.gguf"
     assert found["settings"]["seed"] == 4 and found["settings"]["coupling"] == "shared"
     assert {"python", "llama-cpp-python", "numpy", "edge-spec"} <= set(found["versions"])
@@ -224,7 +227,8 @@ def test_text_is_cut_at_the_stop_string_in_text_and_json(run: Run, stage: Stage)
 
 def test_settings_reach_the_pair(run: Run, stage: Stage) -> None:
     run("hi", *MODELS, "--temp", "0", "-k", "5", "-n", "9", "--raw", "-c", "64", "-t", "2", "-ngl", "0",
-        "-ngld", "1", "-ctk", "q8_0", "-fa", "off", "--device", "CPU", "--draft-temp", "0.5")  # fmt: skip
+        "-ngld", "1", "-ctk", "q8_0", "-fa", "off", "-lm", "mmap", "--device", "CPU",
+        "--draft-temp", "0.5")  # fmt: skip
     assert stage.loaded == ("t.gguf", "d.gguf")
     assert stage.pair.asked == {
         "prompt": "hi",
@@ -237,7 +241,7 @@ def test_settings_reach_the_pair(run: Run, stage: Stage) -> None:
     assert stage.options == {
         "context_size": 64, "threads": 2, "threads_batch": None, "gpu_layers": 0, "draft_gpu_layers": 1,
         "device": "CPU", "draft_device": None, "kv_type_k": "q8_0", "kv_type_v": "f16",
-        "flash_attention": "off",
+        "flash_attention": "off", "load_mode": "mmap",
     }  # fmt: skip
     assert stage.pair.closed
 

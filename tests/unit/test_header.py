@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_spec.errors import ModelFileError
+from edge_spec.models import kinds
 from edge_spec.models.ggml_types import FILE_TYPES, TENSOR_TYPES
 from edge_spec.models.header import Header, _parse, read_header
 from edge_spec.models.reader import MAX_ARRAY_ITEMS, DamagedHeader, StringArray
@@ -207,6 +208,114 @@ def test_a_truncated_file_is_refused_with_both_sizes(tiny: Path, tmp_path: Path)
     message = _refusal(_write(tmp_path / "cut.gguf", data[:-1]))
     assert f"{len(data) - 1:,} bytes" in message
     assert f"needs {len(data):,}" in message
+
+
+def test_any_part_of_a_split_model_is_the_whole_model(tmp_path: Path) -> None:
+    whole = read_header(make_gguf(tmp_path / "whole.gguf"))
+    first = make_gguf(tmp_path / "part.gguf", split_tensors=8)
+    files = tuple(tmp_path / f"part-0000{n}-of-00003.gguf" for n in (1, 2, 3))
+    assert first == files[0]
+    for path in files:
+        header = read_header(path)
+        assert (header.path, header.files, header.num_splits) == (files[0], files, 3)
+        assert header.size == sum(path.stat().st_size for path in files)
+        assert [t.name for t in header.tensors] == [t.name for t in whole.tensors]
+        assert header.num_parameters == whole.num_parameters
+        assert header.vocab.fingerprint == whole.vocab.fingerprint
+        assert (header.name, header.short_name) == (whole.name, whole.short_name)
+    assert whole.files == (tmp_path / "whole.gguf",)
+
+
+def test_a_split_model_that_lacks_a_part_names_it(tmp_path: Path) -> None:
+    make_gguf(tmp_path / "part.gguf", split_tensors=8)
+    (tmp_path / "part-00002-of-00003.gguf").rename(tmp_path / "elsewhere.gguf")
+    for number in (1, 3):
+        message = _refusal(tmp_path / f"part-0000{number}-of-00003.gguf")
+        assert "is one of 3 parts, and part-00002-of-00003.gguf is not beside it" in message
+    assert "names such as elsewhere-00001-of-00003.gguf" in _refusal(tmp_path / "elsewhere.gguf")
+
+
+def test_parts_of_different_models_are_not_one(tmp_path: Path) -> None:
+    make_gguf(tmp_path / "part.gguf", split_tensors=8)
+    make_gguf(tmp_path / "other.gguf", split_tensors=8, layers=3)
+    second, third = (tmp_path / f"part-0000{number}-of-00003.gguf" for number in (2, 3))
+    data = second.read_bytes()
+    second.write_bytes(third.read_bytes())
+    assert "is not part 2 of 3, as its name says" in _refusal(second)
+    second.write_bytes((tmp_path / "other-00002-of-00004.gguf").read_bytes())
+    with pytest.raises(ModelFileError) as caught:
+        read_header(third)  # the part at fault is named, whichever was opened
+    assert str(caught.value).startswith(f"{second} is not part 2 of 3, as its name says")
+    assert "names such as part-00001-of-00004.gguf" in _refusal(second)
+    second.write_bytes(data[:-1])
+    with pytest.raises(ModelFileError) as caught:
+        read_header(third)
+    assert str(caught.value).startswith(f"{second} is not a usable GGUF: it is truncated")
+
+
+def test_a_name_like_a_part_s_is_only_a_name(tmp_path: Path) -> None:
+    path = make_gguf(tmp_path / "m-00001-of-00002.gguf")
+    assert read_header(path).files == (path,)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "key", "memory", "rollback"),
+    [
+        ("llama", None, "attention", "trim"),
+        ("llama", "attention.sliding_window", "attention", "trim"),  # llama.cpp does not look at it there
+        ("gemma3", "attention.sliding_window", "sliding window", "trim"),
+        ("gemma3", None, "attention", "trim"),
+        ("gemma2", None, "sliding window", "trim"),
+        ("mamba", None, "recurrent", "checkpoint"),
+        ("rwkv7", None, "recurrent", "checkpoint"),
+        ("jamba", None, "hybrid", "checkpoint"),
+        ("qwen35", None, "hybrid", "state rollback"),
+    ],
+)
+def test_the_architecture_tells_the_memory_and_how_it_is_rolled_back(
+    architecture: str, key: str | None, memory: str, rollback: str
+) -> None:
+    keys = {} if key is None else {f"{architecture}.{key}": 512}
+    kind = kinds.memory_kind(architecture, keys)
+    assert (kind, kinds.rollback(architecture, kind)) == (memory, rollback)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "keys", "tensors", "kind"),
+    [
+        ("llama", {}, ["blk.0.attn_q.weight"], "model"),
+        ("llama", {}, [], "vocabulary only"),
+        ("llama", {"general.type": "adapter"}, ["blk.0.attn_q.weight.lora_a"], "adapter"),
+        ("llama", {"adapter.type": "lora"}, ["blk.0.attn_q.weight.lora_a"], "adapter"),
+        ("qwen3", {"qwen3.pooling_type": 3}, ["blk.0.attn_q.weight"], "embedding"),
+        ("nomic-bert", {}, ["blk.0.attn_q.weight"], "embedding"),
+        ("clip", {}, ["v.patch_embd.weight"], "mmproj"),
+        ("", {"general.type": "imatrix"}, ["blk.0.attn_q.weight.in_sum2"], "imatrix"),
+        ("t5", {}, ["enc.blk.0.attn_q.weight"], "encoder"),
+        ("llada", {}, ["blk.0.attn_q.weight"], "diffusion"),
+        ("eagle3", {}, ["fc.weight"], "eagle3"),
+        ("dflash", {}, ["fc.weight"], "dflash"),
+        ("qwen35", {"qwen35.nextn_predict_layers": 1}, ["blk.32.nextn.eh_proj.weight"], "mtp"),
+        ("glm4moe", {"glm4moe.nextn_predict_layers": 1}, ["blk.0.attn_q.weight"], "model"),
+    ],
+)
+def test_a_file_is_named_for_what_it_is(
+    architecture: str, keys: dict[str, object], tensors: list[str], kind: str
+) -> None:
+    assert kinds.file_kind(architecture, keys, tensors) == kind
+
+
+@pytest.mark.gguf
+def test_the_ends_of_the_real_model_are_those_of_llama_cpp(tiny_path: Path) -> None:
+    from edge_spec.config import ModelSettings
+    from edge_spec.llama.model import Model
+
+    model = Model(ModelSettings(tiny_path, gpu_layers=0))
+    try:
+        ends = tuple(token for token in range(model.num_vocab) if model.is_eog(token))
+    finally:
+        model.close()
+    assert read_header(tiny_path).vocab.end_ids == ends
 
 
 def test_every_cut_is_refused(tiny: Path, tmp_path: Path) -> None:

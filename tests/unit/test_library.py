@@ -14,7 +14,9 @@ from edge_spec.host_wire import PairSpec
 from edge_spec.models import library, sources
 from edge_spec.models.catalogue import catalogue
 from edge_spec.models.header import Header, read_header
-from edge_spec.models.memory import MachineMemory
+from edge_spec.models.memory import Machine
+from edge_spec.models.memory.plan import PROGRAM_BYTES
+from edge_spec.types import Device
 from tests.gguf_maker import make_gguf
 
 TINY = catalogue().models["smollm2-135m"]
@@ -52,7 +54,8 @@ def test_installed_models_have_the_facts_of_their_headers(folder: Path) -> None:
 
 
 def test_pairs_know_what_is_still_to_be_downloaded(folder: Path) -> None:
-    starter, tiny = library.catalogue_pairs()
+    starter, tiny, *others = library.catalogue_pairs()
+    assert others and not any(pair.sized or pair.installed for pair in others)
     total = sum(entry.size for entry in STARTER)
     assert (starter.name, starter.target, starter.draft) == ("starter", STARTER[0].name, STARTER[1].name)
     assert (starter.num_bytes, starter.total_bytes, starter.installed) == (total, total, False)
@@ -87,8 +90,10 @@ def test_pulling_checks_all_names_before_it_fetches_any(monkeypatch: pytest.Monk
         library.pull_models(["tiny"], lambda *_: None, lambda: True)
 
 
-def _machine(monkeypatch: pytest.MonkeyPatch, available: int, total: int) -> None:
-    monkeypatch.setattr(library, "machine_memory", lambda: MachineMemory(total, available))
+def _machine(
+    monkeypatch: pytest.MonkeyPatch, available: int, total: int, devices: tuple[Device, ...] = ()
+) -> None:
+    monkeypatch.setattr(library, "this_machine", lambda: Machine(total, available, devices))
 
 
 def test_a_pair_is_weighed_by_its_headers_and_its_options(
@@ -97,23 +102,30 @@ def test_a_pair_is_weighed_by_its_headers_and_its_options(
     make_gguf(folder / "t.gguf")
     make_gguf(folder / "d.gguf")
     _machine(monkeypatch, 10**10, 10**10)
-    alone = library.estimate_pair(PairSpec("t", None, {"context_size": 1000}))
-    both = library.estimate_pair(PairSpec("t", "d", {"context_size": 1000}))
+    alone = library.estimate_pair(PairSpec("t", None, {"context_size": 1024}))
+    both = library.estimate_pair(PairSpec("t", "d", {"context_size": 1024}))
     assert alone.fits and both.fits
-    assert (both.mapped, both.private) == (2 * alone.mapped, 2 * alone.private)
-    assert alone.mapped == (folder / "t.gguf").stat().st_size
-    assert alone.advice.startswith("The model needs at least 0.0 GB of memory")
+    assert both.mapped == 2 * alone.mapped
+    assert both.private - PROGRAM_BYTES == 2 * (alone.private - PROGRAM_BYTES)
+    header = read_header(folder / "t.gguf")
+    assert alone.mapped == sum(tensor.num_bytes for tensor in header.tensors)
+    assert alone.advice.startswith("The model needs ")
     assert alone.advice.endswith("10.0 GB of 10.0 GB are free.")
-    longer = library.estimate_pair(PairSpec("t", None, {"context_size": 2000, "threads": 3}))
-    assert longer.private - alone.private == 2 * 2 * 8 * 2 * 1000 * 2
+    longer = library.estimate_pair(PairSpec("t", None, {"context_size": 2048, "threads": 3}))
+    mask = 2 * 512 * 1024
+    assert longer.private - alone.private == 2 * 2 * 8 * 2 * 1024 * 2 + mask
     usual = library.estimate_pair(PairSpec("t", None, {}))
-    assert usual.private - alone.private == 2 * 2 * 8 * 2 * 3096 * 2
-    _machine(monkeypatch, alone.private, 10**10)
-    assert library.estimate_pair(PairSpec("t", None, {"context_size": 1000})).fits
-    refused = library.estimate_pair(PairSpec("t", "d", {"context_size": 1000}))
-    assert not refused.fits
-    assert refused.advice.startswith("The target and the draft would need at least")
-    assert "choose" in refused.advice
+    assert usual.private - alone.private == 3 * (2 * 2 * 8 * 2 * 1024 * 2 + mask)
+    _machine(monkeypatch, alone.private + alone.mapped, 10**10)
+    assert library.estimate_pair(PairSpec("t", None, {"context_size": 1024})).fits
+    tight = library.estimate_pair(PairSpec("t", "d", {"context_size": 1024}))
+    assert not tight.fits and tight.plan is not None
+    assert tight.plan.verdict == "tight"
+    assert tight.advice.startswith("The target and the draft probably need ")
+    _machine(monkeypatch, 10_000, 10**10)
+    refused = library.estimate_pair(PairSpec("t", "d", {"context_size": 1024}))
+    assert refused.advice.startswith("The target and the draft would need at least ")
+    assert "lower the context to 512 tokens" in refused.advice
 
 
 def test_of_a_model_that_is_not_here_its_download_is_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,39 +138,65 @@ def test_of_a_model_that_is_not_here_its_download_is_weighed(monkeypatch: pytest
         library.estimate_pair(PairSpec("nonsense", None, {}))
 
 
-@pytest.mark.parametrize("backend", ["libggml-cuda.so", "ggml-vulkan.dll", "libggml-metal.dylib", None])
-def test_what_a_gpu_may_hold_is_not_counted(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str | None
+def test_what_a_gpu_holds_is_not_counted_and_the_options_say_which_layers_it_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "site" / "llama_cpp" / "lib").mkdir(parents=True)
-    (tmp_path / "site" / "llama_cpp" / "__init__.py").write_text("raise ImportError('never imported')")
-    (tmp_path / "site" / "llama_cpp" / "lib" / (backend or "libggml-cpu.so")).touch()
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    monkeypatch.delitem(sys.modules, "llama_cpp", raising=False)
     make_gguf(folder / "t.gguf")
-    size = (folder / "t.gguf").stat().st_size
-    assert library.estimate_pair(PairSpec("t", None, {})).mapped == (size if backend is None else 0)
+    header = read_header(folder / "t.gguf")
+    size = sum(tensor.num_bytes for tensor in header.tensors)
+    looked_up = next(tensor.num_bytes for tensor in header.tensors if tensor.name == "token_embd.weight")
+    _machine(monkeypatch, 10**10, 10**10, (Device("CUDA0", "a GPU", "gpu", 10**9, 10**9),))
+    assert library.estimate_pair(PairSpec("t", None, {})).mapped == looked_up
     assert library.estimate_pair(PairSpec("t", None, {"gpu_layers": 0})).mapped == size
     both = library.estimate_pair(PairSpec("t", "t", {"draft_gpu_layers": 0}))
-    assert both.mapped == size * (2 if backend is None else 1)
+    assert both.mapped == looked_up + size
 
 
 def test_models_that_pair_have_no_reason_against_it(folder: Path) -> None:
     make_gguf(folder / "t.gguf", name="big")
     make_gguf(folder / "d.gguf", noise=0.3)
-    make_gguf(folder / "x.gguf", name="odd one", changed_token=9)
+    make_gguf(folder / "x.gguf", name="odd one", tokenizer="spm")
     assert library.check_models("t", "d") is None
     reason = library.check_models("t", "x")
     assert reason is not None
-    assert reason.startswith('"odd one" cannot draft for "big": token 9 is ')
+    assert reason.startswith('"odd one" cannot draft for "big": the target\'s tokenizer is ')
     with pytest.raises(ModelFileError):
         library.check_models("t", "none")
+
+
+def test_every_model_is_told_as_a_draft_for_a_target_the_best_first(folder: Path) -> None:
+    make_gguf(folder / "t.gguf", name="big", layers=20)
+    make_gguf(folder / "small.gguf", layers=1, seed=1)
+    make_gguf(folder / "masked.gguf", layers=1, changed_token=9)
+    make_gguf(folder / "large.gguf", layers=30)
+    make_gguf(folder / "odd.gguf", tokenizer="spm")
+    (folder / "broken.gguf").write_bytes(b"GGUF")
+    drafts = library.drafts_for("t")
+    assert [(draft.model.name, draft.verdict, draft.num_masked, draft.pays) for draft in drafts] == [
+        ("small", "pairs", 0, True),
+        ("masked", "pairs, with 1 token masked", 1, True),
+        ("large", "use a draft-free drafter instead", 0, False),
+        ("odd", "does not pair", 0, True),
+    ]
+    assert [draft.reason is None for draft in drafts] == [True, True, True, False]
+    assert drafts[3].reason is not None and drafts[3].reason.startswith("The target's tokenizer is ")
+    assert drafts[0].share == pytest.approx(0.2, abs=0.15)
+    assert drafts[0].model.vocabulary == library.installed()[-1].vocabulary
+    with pytest.raises(ModelFileError, match="not a usable GGUF"):
+        library.drafts_for("broken")
+
+
+def test_a_target_outside_the_store_has_drafts_too(folder: Path, tmp_path: Path) -> None:
+    make_gguf(folder / "d.gguf")
+    path = make_gguf(tmp_path / "outside.gguf", layers=9)
+    assert [draft.model.name for draft in library.drafts_for(str(path))] == ["d"]
 
 
 def test_asking_about_models_never_loads_llama_cpp(folder: Path) -> None:
     make_gguf(folder / "t.gguf")
     code = (
         "import sys, edge_spec as e; e.list_models(); e.catalogue(); e.check_models('t', 't');"
+        "e.drafts_for('t'); e.found_models();"
         "e.estimate_pair(e.PairSpec('t', None, {})); e.EngineHost; print('llama_cpp' in sys.modules)"
     )
     root = Path(__file__).resolve().parents[2]

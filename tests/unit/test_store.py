@@ -11,6 +11,7 @@ import pytest
 
 from edge_spec.errors import Cancelled, ModelFileError
 from edge_spec.models import store
+from edge_spec.models.records import Record, RecordFile, keep_record
 from tests.gguf_maker import make_gguf
 
 TINY_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -90,13 +91,31 @@ def test_an_unknown_name_gets_the_nearest_ones(folder: Path) -> None:
     assert 'There is no model "no/such.gguf"' in _refusal("no/such.gguf")
 
 
-def test_only_files_of_the_store_are_removed(folder: Path, tmp_path: Path) -> None:
-    mine, elsewhere = make_gguf(folder / "mine.gguf"), make_gguf(tmp_path / "elsewhere.gguf")
-    assert store.remove("mine") == mine
-    assert not mine.exists()
-    with pytest.raises(ModelFileError, match="is not in the store, so it is left alone"):
-        store.remove(str(elsewhere))
-    assert elsewhere.exists()
+def test_parts_of_a_split_model_are_one_model(folder: Path) -> None:
+    first = make_gguf(folder / "big-00001-of-00002.gguf")
+    (folder / "big-00002-of-00002.gguf").write_bytes(b"GGUF and more")
+    (folder / "lost-00002-of-00002.gguf").write_bytes(b"GGUF")
+    models = store.list_models()
+    assert [model.file for model in models] == ["big-00001-of-00002.gguf", "lost-00002-of-00002.gguf"]
+    assert models[0].name == "big" and models[0].size == first.stat().st_size + 13
+    assert store.resolve("big") == first
+
+
+def test_a_hub_name_is_found_only_once_it_was_pulled(folder: Path) -> None:
+    assert _refusal("user/repo:Q8_0") == (
+        "user/repo:Q8_0 is not in the store yet: run `edge-spec models pull user/repo:Q8_0`."
+    )
+    for quant in ("Q8_0", "Q5_0"):
+        make_gguf(folder / f"{quant}.gguf")
+        file = RecordFile(f"{quant}.gguf", 10, "0" * 64)
+        keep_record(
+            folder, Record(f"user/repo:{quant}", (file,), "hub", "2026-11-30", "user/repo", "c", quant)
+        )
+    assert store.resolve("user/repo:q8_0") == folder / "Q8_0.gguf"
+    assert "may mean user/repo:Q5_0, user/repo:Q8_0" in _refusal("user/repo")
+    assert [store.is_missing(name) for name in ("user/repo:Q8_0", "user/repo:F16", "x", "smollm2-135m")] == [
+        False, True, False, True,
+    ]  # fmt: skip
 
 
 def test_a_hash_is_computed_once_until_the_file_changes(folder: Path, tmp_path: Path) -> None:

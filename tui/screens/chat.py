@@ -20,25 +20,25 @@ from textual.screen import Screen
 from textual.widgets import Footer, TextArea
 
 from edge_spec import ChatRequest, EdgeSpecError, Notice, PairSpec, PromptTooLongError, Settings, harmless
-from tui.actions import Actions
-from tui.chat_session import ChatSession
-from tui.chat_settings import ChatSettings
+from tui.chat.actions import Actions
+from tui.chat.engine import EngineThread, Host, Mailbox
+from tui.chat.messages import Crashed, EngineEvents, Failed, Loaded, LoadingProgress
+from tui.chat.session import ChatSession
+from tui.chat.settings import ChatSettings
+from tui.chat.start import missing_models
+from tui.chat.states import State, words
+from tui.chat.transcript import Transcript
 from tui.commands import BY_NAME, COMMANDS, FOOTER, message_of, parse
-from tui.conversations import ConversationStore
-from tui.engine import EngineThread, Host, Mailbox
+from tui.conversations.record import Record
+from tui.conversations.store import ConversationStore
 from tui.guard import guarded
 from tui.keys import Keys, resolve_keys
-from tui.messages import Crashed, EngineEvents, Failed, Loaded, LoadingProgress
 from tui.program import use_theme
-from tui.record import Record
-from tui.start import missing_models
-from tui.states import State, words
-from tui.transcript import Transcript
 from tui.widgets.inspect_bar import InspectBar
 from tui.widgets.panel import FoldedPanel, SpeculationPanel, context_text
 from tui.widgets.prompt import PromptInput
 from tui.widgets.slash_list import SlashList
-from tui.widgets.status import TitleBar, model_names
+from tui.widgets.status import WIDE, TitleBar, model_names
 from tui.widgets.token_view import TokenView
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class ChatScreen(Screen[None]):
         make_host: Callable[[PairSpec], Host],
     ) -> None:
         super().__init__()
-        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
+        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]
         self.resolve = resolve
         self.settings = settings
         self._use_keys(resolve_keys({name: value.value for name, value in settings.keys.items()}))
@@ -420,7 +420,8 @@ class ChatScreen(Screen[None]):
     def show_gauges(self) -> None:
         self._gauges_at = time.monotonic()
         gauges = self.session.gauges()
-        hint = f"{self.key('speculation')} off measures it"
+        is_on = gauges.speculation.on
+        hint = f"{self.key('speculation')} off measures it" if is_on else "the next answer measures it"
         self.query_one("#panel", SpeculationPanel).show(gauges, hint)
         self.query_one("#folded", FoldedPanel).show(gauges)
         self.query_one("#title", TitleBar).show_context(context_text(gauges))

@@ -20,9 +20,9 @@ from textual.widgets.option_list import Option
 from textual.worker import get_current_worker
 
 from edge_spec import PairSpec, harmless
-from tui.conversations import ConversationStore
-from tui.database import ConversationError
-from tui.saved import Summary
+from tui.conversations.database import ConversationError
+from tui.conversations.saved import Summary
+from tui.conversations.store import ConversationStore
 from tui.screens.closing import ClosingModal
 from tui.screens.confirm import ConfirmScreen
 from tui.screens.edit import EditScreen

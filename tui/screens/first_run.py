@@ -19,7 +19,7 @@ from textual.worker import get_current_worker
 
 import edge_spec
 from edge_spec import SETTINGS, CataloguePair, EdgeSpecError, PairSpec, harmless, size_text
-from tui.memory_plan import disk_words, memory_words
+from tui.models.memory_plan import disk_words, memory_words
 from tui.screens.closing import ClosingModal
 from tui.screens.pick_file import PickFileScreen
 from tui.screens.pull import PullScreen
@@ -47,7 +47,9 @@ class FirstRunScreen(ClosingModal[PairSpec | None]):
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self._options = dict(options or {})
-        pairs = sorted(edge_spec.catalogue(), key=lambda pair: pair.num_bytes)
+        pairs = sorted(
+            (pair for pair in edge_spec.catalogue() if pair.sized), key=lambda pair: pair.num_bytes
+        )
         self._pairs = {pair.name: pair for pair in pairs}
         self._plans: dict[str, str] = {_FILE: _FILE_WORDS}
 

@@ -20,8 +20,7 @@ from textual.worker import get_current_worker
 
 import edge_spec
 from edge_spec import CataloguePair, EdgeSpecError, InstalledModel, PairSpec, UsageError, harmless
-from tui.memory_plan import disk_words, memory_words
-from tui.model_choices import (
+from tui.models.choices import (
     Choice,
     is_target_of,
     named,
@@ -31,7 +30,8 @@ from tui.model_choices import (
     preset_draft,
     sorted_drafts,
 )
-from tui.model_rows import (
+from tui.models.memory_plan import disk_words, memory_words
+from tui.models.rows import (
     FILE,
     FILE_ROW,
     NO_DRAFT,
@@ -122,7 +122,7 @@ class ModelScreen(ClosingModal[PairSpec | None]):
 
     @work(thread=True, group="store")
     def _list(self) -> None:
-        pairs = edge_spec.catalogue()
+        pairs = [pair for pair in edge_spec.catalogue() if pair.sized]
         self.post_message(self.Listed(pairs, None))  # every file of the store is looked into, this is quick
         models = edge_spec.list_models()
         if not get_current_worker().is_cancelled:

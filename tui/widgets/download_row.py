@@ -10,8 +10,8 @@ from textual.style import Style
 from textual.widget import Widget
 
 from edge_spec import harmless, size_text
-from tui.amounts import duration_text
-from tui.downloads import Download
+from tui.models.amounts import duration_text
+from tui.models.downloads import Download
 
 
 class DownloadRow(Widget):

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from edge_spec import Alternative, Alternatives
-from tui.transcript import Kind, TokenInfo
+from tui.chat.transcript import Kind, TokenInfo
 
 Piece = Callable[[int], bytes]
 """The bytes of a token."""

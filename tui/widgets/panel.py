@@ -11,7 +11,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.gauges import Gauges, Speculation
+from tui.chat.gauges import Gauges, Speculation
 
 _EIGHTHS: Final = "▁▂▃▄▅▆▇█"
 _PARTS: Final = " ▏▎▍▌▋▊▉"
@@ -21,7 +21,7 @@ _LEGEND: Final = (
     ("rejected", "rejected"),
     ("discarded", "discarded"),
 )
-_NOTHING: Final = Gauges(Speculation(on=False, draft_max=0))
+_NOTHING: Final = Gauges(Speculation(on=False, draft_max=0, reason="nothing is loaded"))
 
 
 class SpeculationPanel(Widget):
@@ -103,10 +103,8 @@ class SpeculationPanel(Widget):
         gauges = self._gauges
         yield self._styled("SPEED", "heading")
         speed = "-" if gauges.speed is None else f"{gauges.speed:.1f}"
-        known = "?" if gauges.plain_speed is None else f"{gauges.plain_speed:.1f}"
-        plain = f"plain {known}" if gauges.num_drafted else ""
         left = Content.assemble(" ", self._styled(speed, "value"), self._styled(" tok/s", "dim"))
-        yield _spread(left, self._styled(plain, "dim"), width)
+        yield _spread(left, self._styled(_plain_words(gauges), "dim"), width)
         if gauges.speed_up is not None:
             ratio = self._styled(f" x{gauges.speed_up:.2f}", "good" if gauges.speed_up >= 1 else "bad")
         else:
@@ -202,6 +200,15 @@ class FoldedPanel(Widget):
 
     def _styled(self, text: str, name: str) -> Content:
         return Content.styled(text, self.get_visual_style(f"folded--{name}"))
+
+
+def _plain_words(gauges: Gauges) -> str:
+    """What is known of plain decoding, to stand beside the speed."""
+    if gauges.speed is not None and not gauges.num_drafted:
+        return "all plain"  # the speed is that of plain decoding itself
+    if gauges.plain_speed is not None:
+        return f"plain {gauges.plain_speed:.1f}"
+    return "plain unknown" if gauges.num_drafted else ""
 
 
 def context_text(gauges: Gauges, between: str = " / ") -> str:

@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from tui.amounts import clock_text
+from tui.models.amounts import clock_text
 
 _SIGNS: Final = {"playing": "▶ playing", "paused": "‖ paused", "ended": "■ at the end"}
 

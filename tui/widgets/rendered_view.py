@@ -10,7 +10,7 @@ from textual.widget import Widget
 from textual.widgets import Markdown, Static
 
 from edge_spec import harmless
-from tui.transcript import Block, Transcript
+from tui.chat.transcript import Block, Transcript
 
 MOST_BLOCKS: Final = 40
 """Rendered Markdown is many widgets; older messages are there as tokens only."""
@@ -22,6 +22,7 @@ UPDATE_SECONDS: Final = 0.25
 class RenderedView(VerticalScroll):
     """Shows a transcript; sticks to its end until the user scrolls up."""
 
+    FOCUS_ON_CLICK = False  # as in the token view
     DEFAULT_CSS = """
     RenderedView {
         padding: 0 1;

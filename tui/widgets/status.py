@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from textual.content import Content
 from textual.widget import Widget
 
 from edge_spec import PairInfo
+
+WIDE: Final = 100
+"""From so many columns on, there is room for the panel beside the tokens."""
 
 
 class TitleBar(Widget):
@@ -46,7 +49,7 @@ class TitleBar(Widget):
         if draft:
             left = Content.assemble(left, Content.styled("  ←  ", dim), draft)
         # On a narrow screen the folded panel says it.
-        used = "" if self.screen.has_class("-narrow") else self._used
+        used = self._used if self.size.width >= WIDE else ""
         right = Content.styled(f"context {used}" if used else "", dim)
         room = self.content_size.width - right.cell_length - 1
         left = left.truncate(max(room, 0), ellipsis=True)

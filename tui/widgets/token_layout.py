@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from rich.cells import cell_len
 
-from tui.transcript import Block, Role, Transcript
+from tui.chat.transcript import Block, Role, Transcript
 from tui.widgets.token_lines import Line, Look, Piece, Start
 from tui.widgets.token_wrapper import INDENT, Wrapper
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from tui.transcript import UNEMITTED, Span
+from tui.chat.transcript import UNEMITTED, Span
 from tui.widgets.token_marks import NO_MARKS, Marks
 
 Form = Literal["text", "lead", "symbol", "mark", "chrome"]

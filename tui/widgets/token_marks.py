@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tui.transcript import Kind
+from tui.chat.transcript import Kind
 
 Marks = Mapping[Kind, tuple[str, str]]
 """What stands before and after a run of spans of one kind and round; with an end it brackets the

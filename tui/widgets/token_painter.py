@@ -10,7 +10,7 @@ from textual.cache import LRUCache
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.transcript import UNEMITTED, Block, Kind, Role
+from tui.chat.transcript import UNEMITTED, Block, Kind, Role
 from tui.widgets.characters import ZWJ
 from tui.widgets.token_lines import Form, Line
 
@@ -41,6 +41,7 @@ class TokenPainter:
     def __init__(self, view: Widget) -> None:
         self._view = view
         self._styles: dict[tuple[Kind, Role, Form], Style] = {}
+        self._ground: Style | None = None
         self._strips: LRUCache[Line, Strip] = LRUCache(1024)
 
     def forget(self, *, styles: bool = False) -> None:
@@ -48,6 +49,14 @@ class TokenPainter:
         self._strips.clear()
         if styles:
             self._styles.clear()
+            self._ground = None
+
+    @property
+    def ground(self) -> Style:
+        """The view's own style; Textual works it out anew each time, from all that the view stands in."""
+        if self._ground is None:
+            self._ground = self._view.rich_style
+        return self._ground
 
     def paint(
         self, line: Line, block: Block, y: int, *, cursor: int | None, selected: tuple[int, int] | None
@@ -78,7 +87,7 @@ class TokenPainter:
                 kind = block.spans[piece.span].kind if is_there else "text"
                 parts.append((piece.text, self._style(kind, block.role, piece.form)))
         parts = _without_lines_ahead(parts)
-        parts.append((" ", view.rich_style))  # where the cursor stands at the line's end
+        parts.append((" ", self.ground))  # where the cursor stands at the line's end
         if cursor is not None:
             style = view.get_component_rich_style("token-view--cursor", partial=True)
             parts = _restyled(parts, *line.whole(*_cursor_range(line, cursor)), style)
@@ -87,7 +96,7 @@ class TokenPainter:
             style = view.screen.get_component_rich_style("screen--selection")
             parts = _restyled(parts, *line.whole(start, len(line.text) if end == -1 else end), style)
         strip = Strip([Segment(text, style) for text, style in _joined(parts)], line.cells + 1)
-        return strip.crop_extend(0, view.size.width, view.rich_style).apply_offsets(0, y)
+        return strip.crop_extend(0, view.size.width, self.ground).apply_offsets(0, y)
 
     def _style(self, kind: Kind, role: Role, form: Form) -> Style:
         key = (kind, role, form)

@@ -17,7 +17,7 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
-from tui.transcript import Transcript
+from tui.chat.transcript import Transcript
 from tui.widgets.token_layout import Cell, Place, TranscriptLayout
 from tui.widgets.token_lines import Look
 from tui.widgets.token_marks import ASCII_BRACKETS, ASCII_GLYPHS, BRACKETS, GLYPHS, NO_MARKS, Marks
@@ -33,6 +33,7 @@ class TokenView(ScrollView, can_focus=True):
     """
 
     ALLOW_SELECT = True
+    FOCUS_ON_CLICK = False  # whoever clicks and goes on typing means the prompt
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "token-view--accepted",
         "token-view--cursor",
@@ -161,8 +162,14 @@ class TokenView(ScrollView, can_focus=True):
         self.refresh()
 
     def _resize_content(self) -> None:
+        size = Size(self._width, self._layout.num_lines)
+        if size == self.virtual_size:
+            return
         with self._own_scrolling():
-            self.virtual_size = Size(self._width, self._layout.num_lines)
+            # Setting it as usual lays out the whole screen, for every new line of an answer; that is
+            # needed only where the scroll bar comes or goes, and then it asks for it by itself.
+            self.set_reactive(TokenView.virtual_size, size)
+            self._scroll_update(size)
 
     @property
     def _marks(self) -> Marks:
@@ -341,7 +348,7 @@ class TokenView(ScrollView, can_focus=True):
         y += self.scroll_offset.y
         block, line = self._layout.block_of(y), self._layout.line(y)
         if block is None or line is None or block >= len(self.transcript.blocks):
-            return Strip.blank(self.size.width, self.rich_style)
+            return Strip.blank(self.size.width, self._painter.ground)
         selected = None if self.text_selection is None else self.text_selection.get_span(y)
         cursor = self.cursor[1] if self.cursor is not None and self.cursor[0] == block else None
         return self._painter.paint(line, self.transcript.blocks[block], y, cursor=cursor, selected=selected)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from rich.cells import cell_len
 
-from tui.transcript import UNEMITTED, Kind, Span
+from tui.chat.transcript import UNEMITTED, Kind, Span
 from tui.widgets.characters import (
     BLACK_FLAG,
     CLOSERS,

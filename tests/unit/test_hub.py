@@ -1,0 +1,255 @@
+"""Pulling from the hub: the real huggingface-hub library against a server made here."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edge_spec.errors import Cancelled, FetchError, HashMismatchError, NoSpaceError, SettingError
+from edge_spec.models import job, store
+from edge_spec.models.catalogue import Catalogue, HubEntry, PairEntry
+from edge_spec.models.names import HubRef
+from edge_spec.models.records import records_in
+from edge_spec.models.sources import fetch, plan_pull, pull
+from tests.hub_server import COMMIT, FakeHub, serve
+
+ROOT = Path(__file__).resolve().parents[2]
+REPO = "someone/demo-GGUF"
+SMALL = b"GGUF" + random.Random(0).randbytes(300_000)
+PARTS = [b"GGUF" + random.Random(seed).randbytes(100_000) for seed in (1, 2)]
+LARGE = b"GGUF" + random.Random(3).randbytes(8 << 20)
+NOTHING = Catalogue({}, {})
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    with serve() as hub:
+        hub.files[REPO] = {
+            "README.md": b"hello",
+            "demo-Q4_K_M.gguf": SMALL,
+            "Q8_0/demo-Q8_0-00001-of-00002.gguf": PARTS[0],
+            "Q8_0/demo-Q8_0-00002-of-00002.gguf": PARTS[1],
+            "mmproj-demo-F16.gguf": b"GGUF",
+        }
+        monkeypatch.setenv("HF_ENDPOINT", hub.address)
+        monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+        for name in ("HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_TOKEN", "HF_TOKEN_PATH"):
+            monkeypatch.delenv(name, raising=False)
+        yield hub
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "store"
+    monkeypatch.setenv("EDGE_SPEC_MODELS", str(folder))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return folder
+
+
+def _get(name: str, **options: object) -> list[Path]:
+    return pull(name, models=NOTHING, **options)  # type: ignore[arg-type]
+
+
+def _cli(*args: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "edge_spec.cli", *args], text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
+    )  # fmt: skip
+
+
+def test_a_repository_is_pulled_at_its_commit_and_recorded(
+    hub: FakeHub, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.token = "hf_secret"
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    plan = plan_pull([REPO], models=NOTHING)
+    assert plan.wanted[0].notes == (
+        f"Of {REPO}, Q4_K_M, one of 2, since none was named is taken: {REPO}:Q4_K_M.",
+    )
+    assert plan.num_bytes == len(SMALL)
+    path = folder / REPO / "demo-Q4_K_M.gguf"
+    assert _get(REPO) == [path]
+    assert path.read_bytes() == SMALL
+    (record,) = records_in(folder)
+    assert (record.name, record.commit, record.licence) == (f"{REPO}:Q4_K_M", COMMIT, "apache-2.0")
+    assert record.files[0].sha256 == hashlib.sha256(SMALL).hexdigest()
+    assert hub.asked[-1] == f"GET /{REPO}/resolve/{COMMIT}/demo-Q4_K_M.gguf"
+    assert hub.tokens_seen_by_store == []
+    for name in (REPO, f"{REPO}:q4_k_m", f"hf.co/{REPO}:latest", f"{REPO}:demo-Q4_K_M.gguf"):
+        assert store.resolve(name) == path
+    (model,) = store.list_models()
+    assert (model.name, model.file) == (f"{REPO}:Q4_K_M", f"{REPO}/demo-Q4_K_M.gguf")
+    # Out of reach, what is here serves, and its bytes are checked all the same.
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    again = plan_pull([f"{REPO}:Q4_K_M"], models=NOTHING).wanted[0]
+    assert again.from_record and again.commit == COMMIT and "was not asked for a newer" in again.notes[0]
+
+
+def test_a_pull_killed_at_half_goes_on_from_there(hub: FakeHub, folder: Path) -> None:
+    hub.files["big/one"] = {"one-Q4_0.gguf": LARGE}
+    hub.slice_seconds = 0.01
+    child = _cli("models", "pull", "big/one:Q4_0", "-q")
+    part = None
+    deadline = time.monotonic() + 60
+    while part is None or part.stat().st_size < len(LARGE) // 2:
+        assert child.poll() is None and time.monotonic() < deadline, child.stderr
+        part = next(iter(folder.rglob("hub-*.part")), None)
+        time.sleep(0.02)
+    os.kill(child.pid, signal.SIGKILL)
+    child.communicate()
+    kept = part.stat().st_size
+    again = _cli("models", "pull", "big/one:Q4_0", "-q")
+    out, err = again.communicate(timeout=60)
+    path = folder / "big/one/one-Q4_0.gguf"
+    assert (again.returncode, err, out) == (0, "", f"big/one:Q4_0 is at {path}\n")
+    assert hashlib.sha256(path.read_bytes()).digest() == hashlib.sha256(LARGE).digest()
+    first, second = hub.ranges
+    assert first is None and second is not None
+    assert int(second.removeprefix("bytes=").rstrip("-")) >= kept >= len(LARGE) // 2
+    assert not list(folder.rglob("*.part"))
+
+
+def test_a_damaged_partial_file_costs_a_second_download_and_no_more(hub: FakeHub, folder: Path) -> None:
+    digest = hashlib.sha256(SMALL).hexdigest()
+    work = job.work_folder(folder, f"{REPO}:Q4_K_M")
+    work.mkdir(parents=True)
+    (work / f"hub-{digest[:16]}.part").write_bytes(bytes(1000))
+    (path,) = _get(f"{REPO}:Q4_K_M")
+    assert path.read_bytes() == SMALL
+    assert hub.ranges == ["bytes=1000-", None]
+
+
+def test_a_broken_connection_is_taken_up_where_it_broke(hub: FakeHub, folder: Path) -> None:
+    hub.break_after = 2 << 20
+    hub.files["big/one"] = {"one-Q4_0.gguf": LARGE}
+    (path,) = _get("big/one")
+    assert path.read_bytes() == LARGE
+    assert len(hub.ranges) == 2 and hub.ranges[1] is not None
+
+
+def test_a_server_that_takes_no_ranges_starts_again_without_damage(hub: FakeHub, folder: Path) -> None:
+    hub.takes_ranges = False
+    work = job.work_folder(folder, f"{REPO}:Q4_K_M")
+    work.mkdir(parents=True)
+    (work / f"hub-{hashlib.sha256(SMALL).hexdigest()[:16]}.part").write_bytes(SMALL[:1000])
+    (path,) = _get(f"{REPO}:Q4_K_M")
+    assert path.read_bytes() == SMALL
+
+
+def test_parts_are_pulled_as_one_model(hub: FakeHub, folder: Path) -> None:
+    seen: list[tuple[str, str, int, int]] = []
+    (path,) = _get(f"{REPO}:Q8_0", progress=lambda *step: seen.append(step))
+    assert path == folder / REPO / "Q8_0/demo-Q8_0-00001-of-00002.gguf"
+    assert [file.read_bytes() for file in sorted(path.parent.iterdir())] == PARTS
+    total = len(PARTS[0]) + len(PARTS[1])
+    assert {(name, of) for name, _, _, of in seen} == {(f"{REPO}:Q8_0", total)}
+    done = [done for _, _, done, _ in seen]
+    assert done == sorted(done) and done[-1] == total
+    (model,) = store.list_models()
+    assert (model.size, len(model.files)) == (len(PARTS[0]) + len(PARTS[1]), 2)
+    assert store.resolve("demo-Q8_0") == store.resolve(f"{REPO}:Q8_0") == path
+
+
+REFUSED = {
+    "gated": ("gated/model", "gated/model is gated: accept its licence at {}/gated/model, then run `hf auth"),
+    "no repository": ("no/body", "it has no no/body, or wants a log-in for it: run `hf auth login`"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_the_hub_refuses_is_told_with_what_to_do(hub: FakeHub, folder: Path, case: str) -> None:
+    hub.files["gated/model"] = {"x-Q4_K_M.gguf": SMALL}
+    hub.gated = {"gated/model"}
+    name, words = REFUSED[case]
+    with pytest.raises(FetchError) as caught:
+        _get(name)
+    assert words.format(hub.address) in str(caught.value)
+    assert hub.ranges == []
+
+
+def test_a_wrong_token_and_a_wrong_revision_are_told(
+    hub: FakeHub, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(FetchError, match=f"{REPO} has no revision v9"):
+        plan_pull([REPO], revision="v9", models=NOTHING)
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+    with pytest.raises(FetchError, match="it refuses the token: run `hf auth login` again"):
+        _get(REPO)
+
+
+def test_offline_is_said_and_what_the_hubs_cache_has_is_used(
+    hub: FakeHub, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(
+        FetchError, match=f"HF_HUB_OFFLINE is set, and the hub's cache here has no GGUF of {REPO}"
+    ):
+        _get(REPO)
+    cache = tmp_path / "hf/hub/models--someone--demo-GGUF"
+    blob = cache / "blobs" / hashlib.sha256(SMALL).hexdigest()
+    for path, content in ((blob, SMALL), (cache / "refs/main", COMMIT.encode())):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(content)
+    link = cache / "snapshots" / COMMIT / "demo-Q4_K_M.gguf"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(blob)
+    (path,) = _get(REPO)
+    assert path.read_bytes() == SMALL and blob.exists()
+    assert hub.asked == []
+
+
+def test_too_little_disk_is_foreseen_before_a_byte_is_fetched(hub: FakeHub, folder: Path) -> None:
+    with pytest.raises(NoSpaceError, match=f"{REPO}:Q4_K_M needs 17 MB of disk in .*, which has 1 MB free"):
+        _get(REPO, disk_usage=lambda _: job.Usage(10, 9, 1_000_000))
+    assert hub.ranges == [] and not folder.exists()
+
+
+def test_names_that_would_leave_the_store_are_refused(hub: FakeHub, folder: Path) -> None:
+    hub.files["evil/repo"] = {"../../../evil-Q4_K_M.gguf": SMALL}
+    with pytest.raises(SettingError, match="might leave the store"):
+        _get("evil/repo")
+    assert hub.ranges == []
+    for name in ("../..", "a/b:../../x.gguf", "a/../b"):
+        with pytest.raises(SettingError):
+            _get(name)
+
+
+def test_bytes_that_are_not_the_promised_ones_are_refused(hub: FakeHub, folder: Path) -> None:
+    plan = plan_pull([REPO], models=NOTHING)
+    hub.files[REPO]["demo-Q4_K_M.gguf"] = SMALL[:-1] + b"?"
+    with pytest.raises(HashMismatchError, match="whose sha256 is not the promised one"):
+        fetch(plan)
+    assert hub.ranges == [] and not list(folder.rglob("*.gguf"))
+
+
+def test_a_cancel_ends_the_download_and_keeps_what_came(hub: FakeHub, folder: Path) -> None:
+    hub.slice_seconds = 0.05
+    hub.files["big/one"] = {"one-Q4_0.gguf": LARGE}
+    steps: list[int] = []
+    with pytest.raises(Cancelled):
+        _get(
+            "big/one",
+            progress=lambda _m, _s, done, _t: steps.append(done),
+            cancelled=lambda: steps[-1:] > [1],
+        )
+    (part,) = folder.rglob("hub-*.part")
+    assert 0 < part.stat().st_size < len(LARGE)
+    with pytest.raises(Cancelled):
+        plan_pull(["big/one"], lambda: True, models=NOTHING)
+
+
+def test_a_catalogue_entry_may_leave_size_and_hash_to_the_hub(hub: FakeHub, folder: Path) -> None:
+    entry = HubEntry("demo", HubRef(REPO, "Q4_K_M"), "main", "MIT", "for tests")
+    known = Catalogue({"demo": entry}, {"duo": PairEntry("duo", "demo", None, "for tests")})
+    (path,) = pull("duo", models=known)
+    assert path.read_bytes() == SMALL
+    assert records_in(folder)[0].commit == COMMIT

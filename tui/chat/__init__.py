@@ -1,0 +1,1 @@
+"""One chat: what is said and decided in it, without a widget."""

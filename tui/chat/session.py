@@ -1,0 +1,445 @@
+"""A conversation as the interface holds it: what was said, what is going on, what comes next.
+
+Nothing here knows Textual or the engine's thread. Whoever owns a session asks it for requests,
+gives it the engine's events, and shows what it says through a `SessionView`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, Protocol
+
+from edge_spec import (
+    ChatRequest,
+    EdgeSpecError,
+    EngineCrashedError,
+    Event,
+    Finished,
+    History,
+    Message,
+    Notice,
+    PairInfo,
+    PairSpec,
+    Prefilled,
+    Started,
+    TextStream,
+    UsageError,
+    Verified,
+)
+from tui.chat.gauges import Gauges, PlainReference, Speculation, read_gauges
+from tui.chat.settings import ChatSettings
+from tui.chat.states import State
+from tui.chat.tracing import Tracing
+from tui.chat.transcript import AnswerFold, Block, Transcript
+from tui.conversations.record import Record
+
+NUM_INSPECTED: Final = 5
+"""How many alternatives of each token are asked for while inspecting, if none are otherwise."""
+
+Piece = Callable[[int], bytes]
+
+
+class SessionView(Protocol):
+    """What a session tells whoever shows it."""
+
+    def show_transcript(self, transcript: Transcript) -> None:
+        """The transcript is another one, or was cut."""
+        ...
+
+    def show_change(self, block: int, span: int) -> None:
+        """The transcript has grown or changed, from `span` of `block` on."""
+        ...
+
+    def take_back(self, text: str) -> None:
+        """A message that got no answer has left the conversation; it belongs into the prompt."""
+        ...
+
+    def tell(self, notice: Notice) -> None:
+        """Something that the user should know."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """One message of the conversation.
+
+    Of an answer, `ids` are the tokens of the conversation up to its end as the models hold them,
+    () when they do not, and `piece` gives the bytes of its tokens.
+    """
+
+    role: Literal["user", "assistant"]
+    block: Block
+    ids: tuple[int, ...] = ()
+    piece: Piece | None = None
+
+    @property
+    def message(self) -> Message:
+        return {"role": self.role, "content": self.block.text}
+
+
+class ChatSession:
+    """One conversation after the other, with one pair after the other.
+
+    While `state.busy`, the last turn is the answer that is being given; then only what the
+    engine says may change the turns.
+    """
+
+    def __init__(self, settings: ChatSettings, record: Record, view: SessionView) -> None:
+        self.settings = settings
+        self.record = record
+        self.tracing = Tracing()
+        self.transcript = Transcript()
+        self.turns: list[Turn] = []
+        self.fold: AnswerFold | None = None
+        self.state = State("empty")
+        self.spec: PairSpec | None = None
+        self.info: PairInfo | None = None
+        self.inspecting = False
+        self.num_alternatives = 0
+        self._view = view
+        self._piece: Piece | None = None
+        self._plain = PlainReference()
+        self._text = TextStream(_no_piece)
+        self._begin_transcript()
+
+    # -- what there is
+
+    @property
+    def last_answer(self) -> Turn | None:
+        return next((turn for turn in reversed(self.turns) if turn.role == "assistant"), None)
+
+    def turn_of(self, block: int) -> Turn | None:
+        """The turn that the transcript's block is, or None for a note."""
+        blocks = self.transcript.blocks
+        if block >= len(blocks):
+            return None
+        return next((turn for turn in self.turns if turn.block is blocks[block]), None)
+
+    @property
+    def speculation(self) -> Speculation:
+        """Whether the next answer is drafted for, and why or why not."""
+        draft_max, stats = self.settings.decoding.draft_max, self.fold.stats if self.fold else None
+        if self.spec is None:
+            return Speculation(False, draft_max, "no model is loaded")
+        if (self.spec.draft if self.info is None else self.info.draft_name) is None:
+            return Speculation(False, draft_max, "there is no draft model")
+        if not self.settings.speculating:
+            return Speculation(False, draft_max, "you turned it off")
+        if stats is not None and stats.state == "auto-off":
+            return Speculation(False, draft_max, stats.reason)
+        if self.fold is not None and self.fold.draft_reading is not None:
+            done, total = self.fold.draft_reading
+            return Speculation(True, draft_max, f"the draft has read {done} of {total} tokens")
+        reason = stats.reason if stats is not None and stats.state == "on" else ""
+        return Speculation(True, draft_max, reason)
+
+    @property
+    def context_used(self) -> int | None:
+        """Tokens of the conversation as the models hold it; None before they have read it."""
+        if self.state.busy and self.fold is not None and self.fold.prompt_ids:
+            return len(self.fold.prompt_ids) + self.fold.stats.completion_tokens
+        known = self._known()
+        return 0 if not self.turns else len(known.ids) if known is not None else None
+
+    def gauges(self) -> Gauges:
+        return read_gauges(
+            self.fold,
+            self.speculation,
+            plain_speed=self._plain.speed,
+            context_used=self.context_used,
+            context_size=self.info.context_size if self.info is not None else None,
+        )
+
+    # -- what the user wants
+
+    def ask(self, text: str) -> ChatRequest:
+        """Add a message; return what is to be asked. Raises UsageError where nothing can be asked."""
+        self._check_can_ask()
+        self._add(Turn("user", Block.of_text("you", text)))
+        assert self.spec is not None, "what is loaded was asked for"
+        self.record.say(text, self.settings, self.spec)
+        return self._request()
+
+    def regenerate(self) -> ChatRequest:
+        """Forget the last answer; return what is to be asked again. Raises UsageError."""
+        self._check_can_ask()
+        if not self.turns:
+            raise UsageError("There is no answer yet that could be given again.")
+        keep = len(self.turns) - (self.turns[-1].role == "assistant")
+        self._cut(keep)
+        return self._request()
+
+    def edit(self) -> str:
+        """Take back the last message and its answer; return its text for the prompt. Raises UsageError."""
+        self._check_idle()
+        keep = next((i for i in reversed(range(len(self.turns))) if self.turns[i].role == "user"), None)
+        if keep is None:
+            raise UsageError("There is no message yet that could be edited.")
+        text = self.turns[keep].block.text
+        self._cut(keep)
+        return text
+
+    def begin(self) -> None:
+        """A new conversation, with the same models and settings."""
+        self._check_idle()
+        self.record.leave()
+        self.turns, self.fold = [], None
+        self._begin_transcript()
+        self._settle()
+        self._view.show_transcript(self.transcript)
+
+    def open(self, conversation: int) -> PairSpec:
+        """Go on with a conversation of the store; return its models. Raises UsageError."""
+        self._check_idle()
+        saved = self.record.open(conversation)
+        self.settings.system = saved.system
+        self.settings.restore(saved.settings)
+        self.turns, self.fold = [], None
+        self._begin_transcript()
+        for message in saved.messages:
+            if message.role == "user":
+                turn = Turn("user", Block.of_text("you", message.text))
+            else:
+                block = Block.of_text("model", message.text, message.token_ids)
+                turn = Turn("assistant", block, (*message.prompt_ids, *message.token_ids))
+                if not message.prompt_ids or message.models is None or not self._is_target(message.models):
+                    turn.ids = ()
+            self.turns.append(turn)
+            self.transcript.blocks.append(turn.block)
+        self._settle()
+        self._view.show_transcript(self.transcript)
+        if self.turns and self.turns[-1].role == "user":  # the program ended before its answer began
+            self._take_back()
+        return saved.models
+
+    def set_system(self, text: str) -> None:
+        """Change the system prompt; the models will read the whole conversation again. Raises UsageError."""
+        self._check_idle()
+        self.settings.system = text
+        self.record.system(text)
+        self._forget_ids()
+        if self.transcript.blocks and self.transcript.blocks[0].role == "system":
+            del self.transcript.blocks[0]
+        if text:
+            self.transcript.blocks.insert(0, Block.of_text("system", text))
+        self._view.show_transcript(self.transcript)
+
+    def note(self, text: str) -> None:
+        """Say something in the transcript that is no part of the conversation."""
+        self._append(Block.of_text("note", text))
+
+    def stop(self) -> None:
+        """The answer was asked to stop; it goes on until the engine says that it ended."""
+        if self.state.busy:
+            self.state = State("stopping")
+
+    # -- what the engine says
+
+    def loading(self, spec: PairSpec, model: str = "target", part: tuple[int, int] | None = None) -> None:
+        """A pair is being loaded, in the place of any other."""
+        if self.spec != spec:
+            self._plain = PlainReference()
+            self.tracing.end()
+            if not self._is_target(spec):
+                self._forget_ids()
+        self.spec, self.info = spec, None
+        if self.state.name == "crashed":
+            self.state = replace(self.state, part=part)
+        else:
+            self.state = State("loading", model, part)
+
+    def loaded(self, info: PairInfo, piece: Piece) -> None:
+        """The pair can be asked."""
+        restarted = self.state.name == "crashed"
+        self.info, self._piece = info, piece
+        self.state = State("restarted" if restarted else "ready")
+        assert self.spec is not None, "loading comes first"
+        self.record.models(self.spec)
+        for notice in info.notices:
+            self._view.tell(notice)
+
+    def failed(self, words: str, *, loading: bool, full: bool = False) -> None:
+        """Loading, or the answer, ended with an error; `full` if that was the context's end."""
+        if loading:
+            self.info = None
+        self._break_off("error")
+        self._append(Block.of_text("error", words))
+        if full:
+            self.state = State("full")
+        else:
+            self.state = State(
+                "error", "no model is loaded, see above" if loading else "it failed, see above"
+            )
+
+    def crashed(self, error: EngineCrashedError, *, loading: bool) -> None:
+        """The engine is gone; the conversation stays."""
+        self.info = None
+        self._break_off("crashed")
+        self._append(Block.of_text("error", str(error)))
+        if loading:
+            self.state = State("error", "the engine crashed while loading, see above")
+        else:
+            self.state = State("crashed", f" ({error.signal_name})" if error.signal_name else "")
+
+    def see(self, events: Sequence[Event]) -> None:
+        """Take in what happened in the answer."""
+        fold = self.fold
+        if fold is None or fold.finished is not None:
+            return
+        first: int | None = None
+        for event in events:
+            self._trace(event)
+            changed = fold.see(event)
+            if changed is not None:
+                first = changed if first is None else min(first, changed)
+            match event:
+                case Started() | Prefilled(model="target") if self.state.name == "reading":
+                    self.state = State("reading", part=fold.reading)
+                case Verified(verdict=verdict):
+                    self.record.grow(verdict.tokens, "".join(map(self._text.push, verdict.tokens)))
+                    if self.state.name == "reading":
+                        self.state = State("streaming")
+                case Notice() if self.info is None or event not in self.info.notices:
+                    self._view.tell(event)
+        self._plain.see(fold)
+        self.record.flush()
+        if first is not None:
+            self._show_change(fold.block, first)
+        if fold.finished is not None:
+            self._finish(fold.finished)
+
+    # -- inside
+
+    def _check_idle(self) -> None:
+        if self.state.busy:
+            raise UsageError("An answer is being given; stop it first.")
+
+    def _check_can_ask(self) -> None:
+        self._check_idle()
+        if self.info is None:
+            raise UsageError("No model is loaded.")
+
+    def _settle(self) -> None:
+        """Back to nothing special, unless something is going on."""
+        if self.state.name not in ("loading", "crashed", "empty"):
+            self.state = State("ready" if self.info is not None else "empty")
+
+    def _begin_transcript(self) -> None:
+        system = self.settings.system
+        self.transcript = Transcript([Block.of_text("system", system)] if system else [])
+
+    def _add(self, turn: Turn) -> None:
+        self.turns.append(turn)
+        self._append(turn.block)
+
+    def _append(self, block: Block) -> None:
+        self.transcript.blocks.append(block)
+        self._view.show_change(len(self.transcript.blocks) - 1, 0)
+
+    def _show_change(self, block: Block, span: int) -> None:
+        self._view.show_change(self.transcript.blocks.index(block), span)
+
+    def _cut(self, num_turns: int) -> None:
+        """Keep the first `num_turns` messages; notes after them go too."""
+        if num_turns < len(self.turns):
+            del self.transcript.blocks[self.transcript.blocks.index(self.turns[num_turns].block) :]
+            del self.turns[num_turns:]
+            self.record.truncate(num_turns)
+        self.fold = None
+        self._settle()
+        self._view.show_transcript(self.transcript)
+
+    def _take_back(self) -> None:
+        """The last message got no answer: it goes back to where it came from."""
+        last = next(i for i in reversed(range(len(self.turns))) if self.turns[i].role == "user")
+        text = self.turns[last].block.text
+        self._cut(last)
+        self._view.take_back(text)
+
+    def _request(self) -> ChatRequest:
+        """What is asked now; from here on the answer is the last turn."""
+        assert self.info is not None and self._piece is not None
+        messages = [turn.message for turn in self.turns]
+        if self.settings.system:
+            messages.insert(0, {"role": "system", "content": self.settings.system})
+        history = self._history()
+        turn = Turn("assistant", Block("model"), piece=self._piece)
+        decoding = self.settings.effective
+        self.fold = AnswerFold(turn.block, self._piece, decoding.stop)
+        self._text = TextStream(self._piece, decoding.stop)
+        self._add(turn)
+        self.record.answer(self.settings)
+        self.state = State("reading")
+        header = self.info.header
+        header = replace(header, settings={**header.settings, **self.settings.used()})
+        try:
+            self.tracing.answer(header, self._piece)
+        except EdgeSpecError as error:
+            self._view.tell(Notice("warning", str(error)))
+        inspect = self.num_alternatives or (NUM_INSPECTED if self.inspecting else 0)
+        return ChatRequest(tuple(messages), self.settings.sampling, decoding, inspect, history)
+
+    def _is_target(self, spec: PairSpec) -> bool:
+        """Whether a pair has the target that is loaded, or being loaded."""
+        return self.spec is not None and self.spec.target == spec.target
+
+    def _forget_ids(self) -> None:
+        """The models will read the conversation anew: it has another beginning, or other readers."""
+        for turn in self.turns:
+            turn.ids = ()
+
+    def _known(self) -> Turn | None:
+        """The last answer up to which the conversation's ids are known."""
+        return next((turn for turn in reversed(self.turns) if turn.ids), None)
+
+    def _history(self) -> History | None:
+        known = self._known()
+        if known is None:
+            return None
+        return History(self.turns.index(known) + 1 + bool(self.settings.system), known.ids)
+
+    def _trace(self, event: Event) -> None:
+        try:
+            self.tracing.see(event)
+        except EdgeSpecError as error:
+            self._view.tell(Notice("warning", str(error)))
+
+    def _break_off(self, reason: str) -> None:
+        """The answer, if there is one, will not go on; what there is of it is kept."""
+        fold = self.fold
+        if fold is None or fold.finished is not None or not self.state.busy:
+            return
+        changed = fold.end()
+        if changed is not None:
+            self._show_change(fold.block, changed)
+        self._keep_answer(reason)
+
+    def _finish(self, finished: Finished) -> None:
+        kept = self._keep_answer(finished.reason)
+        match finished.reason:
+            case "cancelled" if kept:
+                self.state = State("stopped")
+            case "context":
+                self.state = State("full")
+            case "length":
+                self.state = State("length", str(self.settings.decoding.max_tokens))
+            case _:
+                self.state = State("ready")
+
+    def _keep_answer(self, reason: str) -> bool:
+        """The answer has ended. One of no token at all is given up, and its question taken back."""
+        fold, turn = self.fold, self.turns[-1]
+        assert fold is not None
+        if fold.stats.completion_tokens == 0:
+            self.state = State("ready")
+            self._take_back()
+            return False
+        turn.ids = (*fold.prompt_ids, *turn.block.token_ids)
+        self.record.grow((), self._text.flush())
+        self.record.finish(reason, fold.stats, fold.prompt_ids)
+        return True
+
+
+def _no_piece(token: int) -> bytes:
+    raise AssertionError(f"no answer is being given, but token {token} came")

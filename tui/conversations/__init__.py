@@ -1,0 +1,1 @@
+"""Conversations on disk: kept, listed, searched, exported."""

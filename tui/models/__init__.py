@@ -1,0 +1,1 @@
+"""What the screens for choosing and fetching models know."""

@@ -1,0 +1,1 @@
+"""A saved trace, walked both ways without a model."""
