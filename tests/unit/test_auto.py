@@ -15,7 +15,7 @@ from edge_spec.events import Drafted, Finished, Notice, Verified
 from edge_spec.sampling import SamplerChain, top_gap
 from edge_spec.target import ModelTarget
 from edge_spec.testing import TableCache, TableModel
-from edge_spec.types import Rows, Slot, Timers
+from edge_spec.types import Slot, Timers
 from edge_spec.verify import make_coupling
 
 P = TableModel(12, seed=1)
@@ -137,8 +137,6 @@ def test_the_gap_is_between_the_two_best_logits():
 @pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "shared"])
 def test_text_is_the_plain_text_whatever_the_planner_does(sampling, weight):
     draft = TableModel(12, seed=2).blend(P, weight)
-    engine, _, target, _ = rig(None)
-    target.stairs = RowCosts({1: 1.0, 2: 9.0, 32: 99.0})
     plain = Engine(
         ModelTarget(TableCache(P, context_size=4096), Timers()),
         Cascade(NgramDrafter(Timers()), None),
