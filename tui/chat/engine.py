@@ -29,7 +29,7 @@ from edge_spec import (
 )
 from tui.chat.messages import Crashed, EngineEvents, Failed, Loaded, LoadingProgress
 
-FLUSH_SECONDS: Final = 0.05 if (os.cpu_count() or 1) > 2 else 0.1
+FLUSH_SECONDS: Final = 0.05 if (os.cpu_count() or 1) > 2 else 0.2
 """The shortest time between two batches: with two cores the engine needs both."""
 
 _log = logging.getLogger(__name__)
