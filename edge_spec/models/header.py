@@ -8,6 +8,7 @@ sees it. The `gguf` package is the test oracle; refusals follow ggml/src/gguf.cp
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -36,6 +37,8 @@ from edge_spec.models.vocab import Vocab, read_vocab
 MAX_LAYERS = 4096
 MAX_SHORT_NAME = 40
 
+_LAYER = re.compile(r"blk\.([0-9]{1,9})\.")
+
 _LOOKALIKES = (
     (b"version https://git-lfs", "a Git LFS pointer, so fetch the file that it stands for"),
     (b"<!DOCTYPE", "a web page, so the download went wrong"),
@@ -55,6 +58,12 @@ class TensorInfo:
     shape: tuple[int, ...]
     type: TensorType
     offset: int
+
+    @property
+    def layer(self) -> int | None:
+        """The layer that it belongs to; None for input and output."""
+        found = _LAYER.match(self.name)
+        return int(found[1]) if found else None
 
     @property
     def num_weights(self) -> int:
@@ -268,8 +277,6 @@ def check_loadable(header: Header) -> None:
     for 150,000 of them. Assertions: src/llama-vocab.cpp.
     """
     vocab = header.vocab
-    if header.num_layers > MAX_LAYERS:
-        raise ModelFileError(f"{header.path} is not a usable GGUF: it claims {header.num_layers} layers.")
     twice = vocab.first_duplicate()
     if twice is not None:
         raise ModelFileError(
@@ -308,9 +315,14 @@ def _parse(path: Path, data: bytes, size: int) -> Header:
     architecture = metadata.get("general.architecture")
     if not isinstance(architecture, str) or not architecture:
         # An importance matrix and the later parts of a model have none.
-        if metadata.get("general.type") != "imatrix" and not metadata.get("split.no"):
+        kind, part = metadata.get("general.type"), metadata.get("split.no")
+        is_part = isinstance(part, int) and part > 0
+        if not is_part and not (isinstance(kind, str) and kind == "imatrix"):
             raise DamagedHeader("it does not name its architecture")
         architecture = ""
+    num_layers = metadata.get(f"{architecture}.block_count", 0)
+    if isinstance(num_layers, int) and not 0 <= num_layers <= MAX_LAYERS:
+        raise DamagedHeader(f"it claims {num_layers} layers")
     alignment = metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment <= 0 or alignment & (alignment - 1):
         raise DamagedHeader(f"its alignment is {alignment!r}, which is not a power of two")
