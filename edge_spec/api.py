@@ -108,7 +108,7 @@ def load_pair(
     load_mode: str = "auto",
     on_progress: LoadProgress | None = None,
 ) -> Pair:
-    """Load a target and perhaps a draft model, each a path, a catalogue name or a store file.
+    """Load a target and perhaps a draft model, each a path or a name that `models list` shows.
 
     Everything that can be known from the headers is checked before llama.cpp sees a file:
     that both are sound, that they pair, and that they fit in memory. Raises ModelError and

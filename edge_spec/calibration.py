@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import platform
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ import platformdirs
 from edge_spec.auto_planner import Knowledge
 from edge_spec.costs import RowCosts, measure
 from edge_spec.versions import versions
+from edge_spec.whole_file import write_whole
 
 if TYPE_CHECKING:
     from edge_spec.api import LoadedModel
@@ -56,17 +56,9 @@ def keep(knowledge: Knowledge, target: LoadedModel, draft: LoadedModel | None) -
         "draft": None if knowledge.draft is None else knowledge.draft.measured,
         **{name: getattr(knowledge, name).state() for name in _RATES},
     }
-    file = _file(target, draft)
     with contextlib.suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=file.stem)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as out:
-                json.dump(state, out)
-            Path(temporary).replace(file)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        # A model's file may have been removed meanwhile.
+        write_whole(_file(target, draft), json.dumps(state).encode())
 
 
 def _widths(raw: Mapping[str, float]) -> dict[int, float]:

@@ -11,7 +11,7 @@ import click
 
 from edge_spec.cli.output import print_json, show, size_text
 from edge_spec.cli.paragraph import count_text, show_wrapped
-from edge_spec.errors import ModelError
+from edge_spec.errors import IncompatiblePairError, ModelError
 
 if TYPE_CHECKING:
     from edge_spec.models.facts import ModelFacts
@@ -42,16 +42,20 @@ def command(
 ) -> None:
     """Can DRAFT draft for TARGET, and if not, why? And how much memory do they take?
 
-    Both are GGUF files or names of models; only their headers are read. Exits with 0 when they
-    pair and 3 when they do not. Settings that are not given here are those of the settings files.
+    Both are GGUF files or names of models; only their headers are read. Of models that are not
+    here the catalogue knows some that do not pair. Exits with 0 when they pair and 3 when they do
+    not. Settings that are not given here are those of the settings files.
     """
     from edge_spec.models import facts_cache, store
+    from edge_spec.models.catalogue import catalogue
     from edge_spec.models.pairing import check_files
     from edge_spec.settings import resolve
 
     flags = {"ctx-size": ctx_size, "cache-type-k": cache_type_k, "cache-type-v": cache_type_v}
     settings = resolve(flags)
 
+    if any(map(store.is_missing, (target, draft))) and (reason := catalogue().refusal(target, draft)):
+        raise IncompatiblePairError(f"{draft} cannot draft for {target}: {reason}")
     paths = [store.resolve(ref) for ref in (target, draft)]
     facts = [facts_cache.facts(path) for path in paths]
     report = check_files(*paths)

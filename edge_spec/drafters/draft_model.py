@@ -31,6 +31,7 @@ class _Chain:
     def __init__(self, slot: Slot, length: int, more: Callable[[float], int] | None) -> None:
         self.slot = slot
         self.length = length
+        self._room = length
         self._more = more
         self.history = list(slot.tokens)
         self.tokens: list[int] = []
@@ -43,7 +44,7 @@ class _Chain:
     def extend(self, logits: Logits) -> None:
         """Draw the next token from the draft's own distribution, if it is worth drafting."""
         if self._more is not None:
-            self.length = len(self.tokens) + self._more(top_gap(logits))
+            self.length = min(self._room, len(self.tokens) + self._more(top_gap(logits)))
             if self.full:
                 return
         dist = self.slot.draft_sampler(logits, self.history)

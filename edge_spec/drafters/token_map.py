@@ -53,11 +53,6 @@ class TokenMap:
         self._by_bytes: dict[bytes, int] = {}
         self._longest = 0
 
-    @property
-    def num_shared(self) -> int:
-        """How many of the target's tokens can be drafted."""
-        return int((self._draft_ids >= 0).sum())
-
     def row(self, logits: Logits) -> Logits:
         """A draft's row by target id, shape (num_target,), -inf where nothing may be drafted.
 

@@ -142,7 +142,10 @@ class Forge:
         self._source = _sound(settings.draft)
         raise_if_incompatible(check_pair(self._target, self._source))
         if self._source.num_splits > 1:
-            raise SettingError(f"{settings.draft} is in {self._source.num_splits} parts: merge them first.")
+            raise SettingError(
+                f"{settings.draft} is in {self._source.num_splits} parts, and forging needs one file: "
+                "`edge-spec models quantize` writes one."
+            )
         if settings.num_tokens != 0:
             check_trimmable(self._source)
         if settings.num_dropped and settings.num_dropped > self._source.num_layers - 2:

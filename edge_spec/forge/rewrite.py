@@ -6,7 +6,6 @@ one entry a layer as they are; here nothing is computed, so what is kept is exac
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +19,6 @@ from edge_spec.models.header import Header, TensorInfo
 from edge_spec.models.reader import Cursor, Value, plain
 
 _ARRAY = int(gguf.GGUFValueType.ARRAY)
-_LAYER = re.compile(r"blk\.(\d+)\.")
 _OWN_KEYS = ("general.architecture", "general.alignment")
 """Keys that the writer sets by itself."""
 
@@ -83,7 +81,7 @@ def rewrite(header: Header, destination: Path, edit: Edit, check: Callable[[], N
             if value.item_type is None or len(items):  # type: ignore[arg-type]  # arrays have a length
                 writer.add_key_value(key, items, value.type, sub_type=value.item_type)
         mapped = np.memmap(header.path, np.uint8, mode="r", offset=0)
-        kept = [tensor for tensor in header.tensors if _layer(tensor) not in edit.dropped_layers]
+        kept = [tensor for tensor in header.tensors if tensor.layer not in edit.dropped_layers]
         for tensor in kept:
             shape = _byte_shape(header, tensor, edit.rows)
             writer.add_tensor_info(
@@ -112,7 +110,7 @@ def rewrite(header: Header, destination: Path, edit: Edit, check: Callable[[], N
 
 
 def _has_a_row_a_token(header: Header, tensor: TensorInfo) -> bool:
-    return _layer(tensor) is None and bool(tensor.shape) and tensor.shape[-1] == header.vocab.size
+    return tensor.layer is None and bool(tensor.shape) and tensor.shape[-1] == header.vocab.size
 
 
 def _byte_shape(header: Header, tensor: TensorInfo, rows: NDArray[np.int64] | None) -> tuple[int, ...]:
@@ -124,18 +122,13 @@ def _byte_shape(header: Header, tensor: TensorInfo, rows: NDArray[np.int64] | No
     return tuple(shape)
 
 
-def _layer(tensor: TensorInfo) -> int | None:
-    found = _LAYER.match(tensor.name)
-    return int(found[1]) if found else None
-
-
 def _renamed(tensor: TensorInfo, dropped: tuple[int, ...]) -> str:
     """The tensor's name when the dropped layers before its own are gone."""
-    layer = _layer(tensor)
+    layer = tensor.layer
     if layer is None:
         return tensor.name
     before = sum(1 for gone in dropped if gone < layer)
-    return _LAYER.sub(f"blk.{layer - before}.", tensor.name, count=1)
+    return f"blk.{layer - before}.{tensor.name.split('.', 2)[2]}"
 
 
 def _without_layers(header: Header, dropped: tuple[int, ...]) -> dict[str, KeyValue]:

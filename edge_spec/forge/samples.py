@@ -69,7 +69,7 @@ def read_prompts(path: Path) -> list[list[Message]]:
 
 def _parse(text: str, where: str) -> list[list[Message]]:
     prompts: list[list[Message]] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # splitlines would cut texts at U+2028
         if not line.strip():
             continue
         try:

@@ -64,6 +64,8 @@ def quantize(
 ) -> Path:
     """Write `source` to `destination` with weights of `type_name` (any case), replacing it.
 
+    A model in several parts, of which `source` may be any, becomes one file.
+
     llama.cpp gives the output matrix more bits than the rest; `output_type` is a tensor type for it.
     `threads` 0 is all cores. `cancelled()` is asked ten times a second. The destination appears
     only when it is complete. Raises SettingError (type, or both paths the same), ModelFileError
@@ -74,9 +76,7 @@ def quantize(
     name = checked_type(type_name)
     header = read_header(source)
     check_loadable(header)
-    if header.num_splits > 1:
-        raise SettingError(f"{source} is one of {header.num_splits} parts: merge them first.")
-    if destination.exists() and destination.samefile(source):
+    if destination.exists() and any(destination.samefile(file) for file in header.files):
         raise SettingError(f"{destination} is the source itself: name another file.")
     if destination.is_dir():
         raise OutputError(f"{destination} is a folder: name a file in it.")
@@ -87,7 +87,7 @@ def quantize(
         raise OutputError(f"{destination} cannot be written: {error.strerror or error}.") from None
     try:
         part, log = Path(scratch) / "part.gguf", Path(scratch) / "log.txt"
-        _run(source, part, name, output_type, threads, log, progress, cancelled)
+        _run(header.path, part, name, output_type, threads, log, progress, cancelled)
         read_header(part)  # a full disk can leave a short file behind a status of success
         part.replace(destination)
     except OSError as error:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from edge_spec.models.splits import model_stem, split_name
+from edge_spec.models.names import file_stem, split_of
+from edge_spec.models.quants import label_of
 
 Place = Literal["store", "hub cache", "LM Studio", "Ollama", "llama.cpp"]
 
@@ -66,11 +67,6 @@ def find_file(name: str) -> FoundFile | None:
     files = find_files()
     exact = next((file for file in files if file.name == name), None)
     return exact or next((file for file in files if name in file.names), None)
-
-
-def names() -> list[str]:
-    """What `find_file` would find, one name a file."""
-    return [file.name for file in find_files()]
 
 
 def home() -> Path:
@@ -132,8 +128,8 @@ def _files(place: Place, roots: list[Path]) -> Iterator[FoundFile]:
     for root in roots:
         first: dict[Path, Path] = {}
         for path in sorted(_walk(root)):
-            split = split_name(path)
-            first.setdefault(path if split is None else path.with_name(split.part(1)), path)
+            split = split_of(path.name)
+            first.setdefault(path if split is None else path.with_name(split.name(1)), path)
         for path in first.values():
             yield FoundFile(path, place, tuple(dict.fromkeys(_names(place, root, path))))
 
@@ -169,7 +165,7 @@ def _walk(root: Path) -> Iterator[Path]:
 
 def _names(place: Place, root: Path, path: Path) -> Iterator[str]:
     """What a file answers to: by its own name, and by the repository that it is from."""
-    stem = model_stem(path)
+    stem = file_stem(path.name)
     parts = path.relative_to(root).parts
     if place == "store":
         from edge_spec.models.store import names_of
@@ -184,20 +180,9 @@ def _names(place: Place, root: Path, path: Path) -> Iterator[str]:
     elif place == "LM Studio" and len(parts) > 2:
         repo = "/".join(parts[:2])
     if repo:
-        label = _label(stem)
+        label = label_of(path.name)
         yield from (f"{repo}:{label}",) if label else ()
         yield f"{repo}/{stem}"
-
-
-def _label(stem: str) -> str:
-    """The quantisation that a file's name ends with, in capitals: `...-Q4_K_M`, `....Q8_0`."""
-    from edge_spec.models.ggml_types import FILE_TYPES
-
-    upper = stem.upper()
-    labels = [
-        label for label in FILE_TYPES.values() if upper.endswith((f"-{label}", f".{label}", f"_{label}"))
-    ]
-    return max(labels, key=len, default="")
 
 
 def _with_own_name(file: FoundFile, taken: set[str]) -> FoundFile:

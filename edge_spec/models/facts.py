@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +20,6 @@ FORGE_PREFIX = "edge_spec.forge."
 """Keys with the recipe of a file that was forged here begin so."""
 
 _MAX_RECIPE = 200
-_LAYER = re.compile(r"blk\.(\d+)\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +179,8 @@ def _bytes_read(header: Header) -> dict[str, int]:
     first_ahead = header.num_layers - header.own_integer("nextn_predict_layers")
     sums: dict[str, int] = {}
     for tensor in header.tensors:
-        layer = _LAYER.match(tensor.name)
-        if tensor.name in unused or (layer and int(layer[1]) >= first_ahead > 0):
+        layer = tensor.layer
+        if tensor.name in unused or (layer is not None and layer >= first_ahead > 0):
             continue
         num_bytes = tensor.num_bytes
         if "_exps." in tensor.name and 0 < used < experts:

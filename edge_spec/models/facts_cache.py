@@ -14,7 +14,6 @@ import functools
 import hashlib
 import json
 import os
-import tempfile
 import types
 import typing
 from collections.abc import Callable
@@ -26,6 +25,7 @@ import platformdirs
 from edge_spec.models.comparison import VocabComparison, compare_vocabs
 from edge_spec.models.facts import ModelFacts, VocabFacts, facts_of, target_ids_of
 from edge_spec.models.header import Header, read_header
+from edge_spec.whole_file import write_whole
 
 VERSION: Final = 1
 """Raised whenever facts are told otherwise than before; what has another number is not read."""
@@ -49,7 +49,7 @@ def facts_and_header(path: Path) -> tuple[ModelFacts, Header | None]:
     """The facts, and the header if it had to be read for them."""
     entry = _entry("facts", str(path.absolute()))
     known = _read(entry)
-    if known is not None and known["path"] == str(path.absolute()):
+    if known is not None and known.get("path") == str(path.absolute()):
         with contextlib.suppress(KeyError, TypeError, ValueError, OSError):
             if known["state"] == _state([path.with_name(str(name)) for name, *_ in known["state"]]):
                 return _decode(ModelFacts, known["facts"]), None
@@ -112,14 +112,7 @@ def _write(entry: Path, content: dict[str, Any]) -> None:
     with contextlib.suppress(OSError):
         entry.parent.mkdir(parents=True, exist_ok=True)
         _make_room(entry.parent)
-        handle, temporary = tempfile.mkstemp(dir=entry.parent, prefix=".new-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(_seal(body) + b"\n" + body)
-            Path(temporary).replace(entry)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_whole(entry, _seal(body) + b"\n" + body)
 
 
 def _seal(body: bytes) -> bytes:

@@ -8,6 +8,7 @@ sees it. The `gguf` package is the test oracle; refusals follow ggml/src/gguf.cp
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from edge_spec.errors import ModelFileError
 from edge_spec.models import kinds
 from edge_spec.models.ggml_types import FILE_TYPES, TENSOR_TYPES, TensorType
 from edge_spec.models.kinds import FileKind, MemoryKind, Rollback
+from edge_spec.models.names import Split, file_stem, split_of
 from edge_spec.models.reader import (
     MAX_KEY_VALUES,
     MAX_NAME_BYTES,
@@ -30,11 +32,12 @@ from edge_spec.models.reader import (
     Value,
     plain,
 )
-from edge_spec.models.splits import SplitName, model_stem, split_name
 from edge_spec.models.vocab import Vocab, read_vocab
 
 MAX_LAYERS = 4096
 MAX_SHORT_NAME = 40
+
+_LAYER = re.compile(r"blk\.([0-9]{1,9})\.")
 
 _LOOKALIKES = (
     (b"version https://git-lfs", "a Git LFS pointer, so fetch the file that it stands for"),
@@ -55,6 +58,12 @@ class TensorInfo:
     shape: tuple[int, ...]
     type: TensorType
     offset: int
+
+    @property
+    def layer(self) -> int | None:
+        """The layer that it belongs to; None for input and output."""
+        found = _LAYER.match(self.name)
+        return int(found[1]) if found else None
 
     @property
     def num_weights(self) -> int:
@@ -93,7 +102,7 @@ class Header:
     @property
     def name(self) -> str:
         """The model's own name, else the file's, fit to print."""
-        return "".join(c for c in self.text("general.name") or model_stem(self.path) if c.isprintable())
+        return "".join(c for c in self.text("general.name") or file_stem(self.path.name) if c.isprintable())
 
     @property
     def short_name(self) -> str:
@@ -103,7 +112,7 @@ class Header:
         for name in (named if family else "", self.text("general.name") or ""):
             if 0 < len(name) <= MAX_SHORT_NAME and name.isprintable() and not set(name) & set("/\\"):
                 return name
-        return model_stem(self.path)
+        return file_stem(self.path.name)
 
     @property
     def kind(self) -> FileKind:
@@ -152,12 +161,12 @@ class Header:
     @property
     def num_heads(self) -> int:
         """Attention heads a layer, the most of any layer; 0 without attention."""
-        return max(self._per_layer("attention.head_count"), default=0)
+        return max(self.per_layer("attention.head_count"), default=0)
 
     @property
     def num_kv_heads(self) -> tuple[int, ...]:
         """Key-value heads of each layer; 0 for a layer without attention."""
-        return self._per_layer("attention.head_count_kv") or self._per_layer("attention.head_count")
+        return self.per_layer("attention.head_count_kv") or self.per_layer("attention.head_count")
 
     @property
     def chat_template(self) -> str | None:
@@ -180,11 +189,12 @@ class Header:
         """An integer under the architecture's own prefix."""
         return self.integer(f"{self.architecture}.{key}", default)
 
-    def _per_layer(self, key: str) -> tuple[int, ...]:
+    def per_layer(self, key: str) -> tuple[int, ...]:
         """A number that a file gives once for all layers, or once for each."""
         value = self.metadata.get(f"{self.architecture}.{key}")
         if isinstance(value, np.ndarray):
-            return tuple(int(item) for item in value[:MAX_LAYERS])
+            whole = np.issubdtype(value.dtype, np.integer)
+            return tuple(int(item) for item in value[:MAX_LAYERS]) if whole else ()
         if isinstance(value, int) and not isinstance(value, bool):
             return (value,) * min(self.num_layers, MAX_LAYERS)
         return ()
@@ -232,14 +242,14 @@ def _read_file(path: Path) -> Header:
 
 def _joined(head: Header) -> Header:
     """The model that `head` is a part of (llama.cpp: src/llama-model-loader.cpp)."""
-    count, name = head.num_splits, split_name(head.path)
-    if name is None or name.count != count:
-        wanted = SplitName(model_stem(head.path), 1, count).part(1)
+    count, split = head.num_splits, split_of(head.path.name)
+    if split is None or split.parts != count:
+        wanted = Split(file_stem(head.path.name), 1, count).name(1)
         raise ModelFileError(
             f"{head.path} is one of {count} parts, and the others are found by names such as {wanted}: "
             "give all parts the names that they were published with."
         )
-    paths = [head.path.with_name(name.part(number)) for number in range(1, count + 1)]
+    paths = [head.path.with_name(name) for name in split.names]
     missing = next((path for path in paths if not os.path.isfile(path)), None)
     if missing is not None:
         raise ModelFileError(
@@ -268,8 +278,6 @@ def check_loadable(header: Header) -> None:
     for 150,000 of them. Assertions: src/llama-vocab.cpp.
     """
     vocab = header.vocab
-    if header.num_layers > MAX_LAYERS:
-        raise ModelFileError(f"{header.path} is not a usable GGUF: it claims {header.num_layers} layers.")
     twice = vocab.first_duplicate()
     if twice is not None:
         raise ModelFileError(
@@ -308,9 +316,14 @@ def _parse(path: Path, data: bytes, size: int) -> Header:
     architecture = metadata.get("general.architecture")
     if not isinstance(architecture, str) or not architecture:
         # An importance matrix and the later parts of a model have none.
-        if metadata.get("general.type") != "imatrix" and not metadata.get("split.no"):
+        purpose, part = metadata.get("general.type"), metadata.get("split.no")
+        is_part = isinstance(part, int) and part > 0
+        if not is_part and not (isinstance(purpose, str) and purpose == "imatrix"):
             raise DamagedHeader("it does not name its architecture")
         architecture = ""
+    num_layers = metadata.get(f"{architecture}.block_count", 0)
+    if isinstance(num_layers, int) and not 0 <= num_layers <= MAX_LAYERS:
+        raise DamagedHeader(f"it claims {num_layers} layers")
     alignment = metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment <= 0 or alignment & (alignment - 1):
         raise DamagedHeader(f"its alignment is {alignment!r}, which is not a power of two")

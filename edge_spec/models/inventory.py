@@ -14,7 +14,9 @@ from edge_spec.models.discovery import FoundFile, Place, find_files
 from edge_spec.models.facts import ModelFacts
 from edge_spec.models.header import Header, read_header
 from edge_spec.models.kinds import HEADS
+from edge_spec.models.names import file_stem
 from edge_spec.models.pairing import PairReport, judge
+from edge_spec.models.records import Record
 
 RANKING: Final = (
     "Best first: no masked tokens; the draft's bytes a token as a share of the target's, by halves; "
@@ -28,7 +30,8 @@ class FoundModel:
     """A file that was found, under the name that loads it everywhere.
 
     `facts` is None, and `problem` says why, when its header cannot be read; a file with facts may
-    have a problem too, when llama.cpp would not survive it. Sizes are in bytes.
+    have a problem too, when llama.cpp would not survive it. `record` says where a file of our store
+    was pulled from. Sizes are in bytes.
     """
 
     name: str
@@ -38,6 +41,7 @@ class FoundModel:
     licence: str | None
     facts: ModelFacts | None
     problem: str | None
+    record: Record | None
 
     @property
     def is_model(self) -> bool:
@@ -107,7 +111,7 @@ def drafts_for(target: str | Path, models: Iterable[FoundModel] | None = None) -
     path = store.resolve(target)
     known = list(found_models() if models is None else models)
     own = next((model for model in known if _same(model.path, path)), None) or _found(
-        FoundFile(path, "store", (path.stem,))
+        FoundFile(path, "store", (file_stem(path.name),))
     )
     if own.problem is not None:
         raise ModelFileError(own.problem)
@@ -159,9 +163,12 @@ def _found(file: FoundFile) -> FoundModel:
         problem = str(error)
     except OSError as error:
         problem = f"{file.path} cannot be read: {error.strerror or error}."
-    known = store.licence_of(file.path) if file.place == "store" else None
-    licence = known or (facts.licence if facts is not None else None)
-    return FoundModel(file.name, file.path, file.place, size, licence, facts, problem)
+    record, licence = None, None
+    if file.place == "store":
+        record = store.record_of(file.path)
+        licence = store.licence_of(file.path, record)
+    licence = licence or (facts.licence if facts is not None else None)
+    return FoundModel(file.name, file.path, file.place, size, licence, facts, problem, record)
 
 
 def _same(one: Path, other: Path) -> bool:

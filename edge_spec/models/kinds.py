@@ -143,11 +143,11 @@ def memory_kind(architecture: str, metadata: Mapping[str, object]) -> MemoryKind
         return "recurrent"
     if architecture in _HYBRID:
         return "hybrid"
-    window = metadata.get(f"{architecture}.attention.sliding_window")
-    switched_off = window == 0 and architecture == "llama4"
+    key = f"{architecture}.attention.sliding_window"
+    switched_off = architecture == "llama4" and key in metadata and not _integer(metadata, key)
     if architecture in _ALWAYS_WINDOWED and not switched_off:
         return "sliding window"
-    if architecture in _WINDOWED_BY_KEY and _integer(metadata, f"{architecture}.attention.sliding_window"):
+    if architecture in _WINDOWED_BY_KEY and _integer(metadata, key):
         return "sliding window"
     return "attention"
 

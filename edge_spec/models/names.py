@@ -14,7 +14,7 @@ _PREFIX = re.compile(r"(?:https?://)?(?:hf\.co|(?:www\.)?huggingface\.co)/", re.
 _PART = r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_-])?"
 _REPO = re.compile(rf"{_PART}/{_PART}")
 _REF = re.compile(rf"(?P<repo>{_PART}/{_PART})(?::(?P<quant>.+))?", re.DOTALL)
-_SPLIT = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})\.gguf", re.IGNORECASE)
+_SPLIT = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})\.gguf", re.DOTALL | re.ASCII)
 
 # Names that Windows keeps for devices, with any ending.
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
@@ -78,7 +78,7 @@ def require_safe(name: str, where: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What the name of one part of a split model says: `stem-00002-of-00003.gguf`."""
+    """What the name of one part of a split model says: `stem-00002-of-00003.gguf`, counted from 1."""
 
     stem: str
     part: int
@@ -93,7 +93,10 @@ class Split:
 
 
 def split_of(name: str) -> Split | None:
-    """What a file name says of being a part; None for a whole model. Folders before it are kept."""
+    """What a file name says of being a part; None for a whole model. Folders before it are kept.
+
+    As llama.cpp's gguf-split gives them and its loader finds them (`llama_split_prefix`).
+    """
     found = _SPLIT.fullmatch(name)
     if found is None:
         return None
@@ -104,4 +107,7 @@ def split_of(name: str) -> Split | None:
 def file_stem(name: str) -> str:
     """A model file's name without folders, part number and `.gguf`."""
     split = split_of(name)
-    return PurePosixPath(split.stem).name if split else PurePosixPath(name).name.removesuffix(".gguf")
+    if split is not None:
+        return PurePosixPath(split.stem).name
+    path = PurePosixPath(name)
+    return path.stem if path.suffix.lower() == ".gguf" else path.name

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from edge_spec.models.names import HubRef, file_stem, is_safe
+from edge_spec.whole_file import write_whole
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -75,16 +74,7 @@ def records_in(folder: Path) -> list[Record]:
 
 def keep_record(folder: Path, record: Record) -> None:
     """Write a record, replacing one of the same name. Raises OSError."""
-    target = _path(folder, record.name)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix="record-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(_plain(record), file, indent=1)
-        Path(temporary).replace(target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_whole(_path(folder, record.name), json.dumps(_plain(record), indent=1).encode())
 
 
 def drop_record(folder: Path, name: str) -> None:

@@ -7,7 +7,6 @@ import difflib
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,18 +14,19 @@ from pathlib import Path
 import platformdirs
 
 from edge_spec.errors import Cancelled, ModelFileError
+from edge_spec.models import facts_cache
 from edge_spec.models.catalogue import Entry, HubEntry, catalogue
-from edge_spec.models.header import Header, read_header
 from edge_spec.models.names import HubRef, file_stem, hub_ref, is_safe, split_of
 from edge_spec.models.quants import PREFERRED
 from edge_spec.models.records import Record, records_in
+from edge_spec.whole_file import write_whole
 
 CHUNK_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class StoredModel:
-    """A model in the store; `header` is None, and `problem` says why, when it cannot be used.
+    """A model in the store; `problem` says why it cannot be used, None that it can.
 
     `path` is its first file and `size` that of all its files. `catalogue_name` is its name in the
     catalogue, if it has one, and `record` tells where it was pulled from; both are None for a file
@@ -35,7 +35,6 @@ class StoredModel:
 
     path: Path
     size: int
-    header: Header | None
     problem: str | None
     catalogue_name: str | None
     record: Record | None = None
@@ -71,16 +70,15 @@ def list_models() -> list[StoredModel]:
     models = []
     for path in _gguf_files():
         files = _parts(path)
-        header, problem = None, None
         try:
             size = sum(file.stat().st_size for file in files)
-            header = read_header(path)
+            problem = facts_cache.facts(path).problem
         except ModelFileError as error:
             problem = str(error)
         except OSError:
             continue  # removed while we looked
         record = records.get(path)
-        models.append(StoredModel(path, size, header, problem, _catalogue_name(path, record), record, files))
+        models.append(StoredModel(path, size, problem, _catalogue_name(path, record), record, files))
     return models
 
 
@@ -119,19 +117,19 @@ def resolve(ref: str | Path) -> Path:
 
 def names_of(path: Path) -> list[str]:
     """What a file of the store is called besides its own name, the best first."""
-    record = _record_of(path)
+    record = record_of(path)
     name = _catalogue_name(path, record)
     return [*([name] if name else []), *([record.name] if record else [])]
 
 
-def licence_of(path: Path) -> str | None:
-    """The licence of a file in the store, by the catalogue or by what was recorded when it was pulled."""
-    record = _record_of(path)
+def licence_of(path: Path, record: Record | None) -> str | None:
+    """The licence of a file in the store, by what was recorded when it was pulled or by the catalogue."""
     name = _catalogue_name(path, record)
     return (record and record.licence) or (catalogue().models[name].licence if name else None)
 
 
-def _record_of(path: Path) -> Record | None:
+def record_of(path: Path) -> Record | None:
+    """What is known of a file in the store that was pulled."""
     root = store_path()
     return next((item for item in records_in(root) if root / item.files[0].file == path), None)
 
@@ -244,16 +242,7 @@ def remember_sha256(path: Path, sha256: str) -> None:
         state = path.stat()
         cache = {name: value for name, value in _read_cache().items() if Path(name).exists()}
         cache[str(path)] = [state.st_size, state.st_mtime_ns, sha256]
-        target = _cache_file()
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix="sha256-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(cache, file)
-            Path(temporary).replace(target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_whole(_cache_file(), json.dumps(cache).encode())
 
 
 def _cache_file() -> Path:

@@ -173,7 +173,7 @@ def read_vocab(metadata: Mapping[str, Value], architecture: str) -> Vocab:
     declared = metadata.get(f"{architecture}.vocab_size")
     size = len(tokens)
     if not size and isinstance(declared, int) and not isinstance(declared, bool):
-        size = declared
+        size = max(0, declared)
 
     model, pre = text("model"), text("pre")
     family = _FAMILIES.get(model, _NO_TOKENIZER)

@@ -37,7 +37,6 @@ class Wanted:
     commit: str | None = None
     quant: str | None = None
     notes: tuple[str, ...] = ()
-    from_record: bool = False
 
     @property
     def size(self) -> int:
@@ -72,12 +71,13 @@ class Finder:
             ref = hub_ref(name)
             assert ref is not None, "check_name lets nothing else through"
             return [self._from_hub(name, ref, self.revision or DEFAULT_REVISION, None)]
-        return [self.find_entry(entry) for entry in self.models.expand(name)]
+        return [self._entry(entry) for entry in self.models.expand(name)]
 
-    def find_entry(self, entry: ModelEntry | HubEntry) -> Wanted:
+    def _entry(self, entry: ModelEntry | HubEntry) -> Wanted:
         """A model of the catalogue."""
         if isinstance(entry, HubEntry):
             return self._from_hub(entry.name, entry.ref, self.revision or entry.revision, entry.licence)
+        self._require_no_revision(entry.name)
         file = WantedFile(entry.name, entry.file, entry.size, entry.sha256, entry.sources)
         return Wanted(entry.name, entry.name, (file,), entry.licence)
 
@@ -101,6 +101,7 @@ class Finder:
 
     def _local(self, name: str) -> Wanted:
         """A file on this machine, with the other parts if it is one of a split model."""
+        self._require_no_revision(name)
         path = local_path(name)
         files = [path.with_name(part) for part in _part_names(path.name)]
         label = file_stem(path.name)
@@ -113,6 +114,13 @@ class Finder:
                 WantedFile(called, file.name, size, sha256, (PathSource(str(file)),), replaces=False)
             )
         return Wanted(name, label, tuple(wanted), None)
+
+    def _require_no_revision(self, name: str) -> None:
+        if self.revision is not None:
+            raise SettingError(
+                f'--revision is for what the hub alone describes, but the bytes of "{name}" are settled: '
+                "leave it out."
+            )
 
     def _hash(self, path: Path) -> tuple[int, str]:
         digest = hashlib.sha256()
@@ -209,5 +217,4 @@ def _as_recorded(label: str, record: Record, why: str) -> Wanted:
         record.commit,
         record.quant,
         (note,),
-        True,
     )

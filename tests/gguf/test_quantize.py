@@ -44,6 +44,17 @@ def test_a_quantised_model_is_quantised_again(tiny_path: Path, tmp_path: Path) -
     assert {tensor.type.name for tensor in header.tensors} >= {"Q4_0", "F32"}
 
 
+@pytest.mark.parametrize("part", [0, 1])
+def test_a_split_model_becomes_one_file_whichever_part_is_named(tmp_path: Path, part: int) -> None:
+    source = read_header(make_gguf(tmp_path / "in.gguf", width=256, layers=1, split_tensors=5))
+    assert len(source.files) > 1
+    header = read_header(quantize(source.files[part], tmp_path / "out.gguf", "Q8_0"))
+    assert (header.num_splits, header.quantization) == (1, "Q8_0")
+    assert {tensor.name for tensor in header.tensors} == {tensor.name for tensor in source.tensors}
+    with pytest.raises(SettingError, match="is the source itself"):
+        quantize(source.files[0], source.files[1], "Q8_0")
+
+
 def test_the_output_matrix_can_have_a_type_of_its_own(wide: Path, tmp_path: Path) -> None:
     header = read_header(quantize(wide, tmp_path / "out.gguf", "Q4_0", output_type="Q5_0"))
     types = {tensor.name: tensor.type.name for tensor in header.tensors}

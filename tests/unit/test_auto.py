@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from edge_spec import calibration
 from edge_spec.acceptance import AcceptanceRates
 from edge_spec.auto_planner import AutoPlanner, Knowledge, best_length
 from edge_spec.config import GREEDY, Sampling
@@ -196,3 +199,9 @@ def test_text_that_repeats_itself_is_copied_without_a_model():
     assert stats.completion_tokens == 300
     assert target.busy_s < 0.5 * 300, "a greedy walk over single tokens soon goes in a circle"
     assert {e.proposal.source for e in events if isinstance(e, Drafted)} == {"ngram"}
+
+
+def test_what_was_learned_is_dropped_without_a_word_when_the_model_s_file_is_gone(tmp_path):
+    gone = SimpleNamespace(path=tmp_path / "gone.gguf", settings=None)
+    calibration.keep(Knowledge(RowCosts(STAIRS), None), gone, None)
+    assert calibration.recall(gone, None) is None

@@ -117,6 +117,17 @@ def test_a_draft_gets_its_verdict_and_the_reason(case: str, capsys: pytest.Captu
     assert all(len(line) <= 80 for line in found[1].splitlines())
 
 
+def test_two_that_are_not_here_and_known_not_to_pair_are_refused_without_fetching(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pair = "unsloth/gemma-2-27b-it-GGUF", "unsloth/gemma-2-2b-it-GGUF"
+    code, _, err = _run(capsys, *pair)
+    assert code == 3 and "models pull" not in err
+    assert f"{pair[1]} cannot draft for {pair[0]}: Token 139" in " ".join(err.split())
+    code, _, err = _run(capsys, pair[0], "unsloth/gemma-2-9b-it-GGUF")
+    assert code == 3 and "models pull" in err
+
+
 def test_a_truncated_file_is_exit_3_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = _run(capsys, _model("t.gguf"), _cut("d.gguf"))
     assert (code, out, err.count("\n")) == (3, "", 1)
@@ -139,7 +150,7 @@ def test_json_has_every_differing_token(capsys: pytest.CaptureFixture[str]) -> N
     draft = _model("d.gguf", vocab_size=258, padded_ids=60, pad_name="other")
     code, out, err = _run(capsys, target, draft)
     assert (code, err) == (0, "")
-    assert out.endswith("  and 52 more; --json lists them all\n")
+    assert "  and 52 more; --json lists them all\n" in out
     code, out, err = _run(capsys, target, draft, "--json")
     found = json.loads(out)
     assert (code, err, found["pairs"], found["verdict"]) == (0, "", True, "pairs, with 60 tokens masked")

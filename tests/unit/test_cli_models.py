@@ -141,7 +141,9 @@ def test_the_list_as_json(invoke: Invoke, offer: Callable[..., Path], own_store:
     found = json.loads(invoke("models", "list", "--json").out)
     assert [model["name"] for model in found["installed"]] == ["broken", "small"]
     assert found["installed"][1]["quantization"] == "F32" and found["installed"][0]["problem"]
-    assert found["available"] == [] and found["pairs"] == {"duo": {"target": "small", "draft": None}}
+    assert found["available"] == [] and found["pairs"] == {
+        "duo": {"target": "small", "draft": None, "pitfall": None}
+    }
 
 
 def test_a_pull_of_an_unknown_name_fetches_nothing(

@@ -267,6 +267,12 @@ def test_the_built_in_prompts_are_many_and_varied() -> None:
     assert len({prompt[0]["content"] for prompt in prompts}) == len(prompts)
 
 
+def test_a_prompt_may_hold_any_kind_of_line_end(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.jsonl"
+    path.write_text('{"prompt": "one\u2028two\x85three"}\r\n{"prompt": "four"}\n', "utf-8")
+    assert [prompt[0]["content"] for prompt in read_prompts(path)] == ["one\u2028two\x85three", "four"]
+
+
 @pytest.mark.parametrize(
     "line", ["not json", "{}", '{"messages": []}', '{"prompt": 3}', '{"messages": [{}]}']
 )

@@ -14,10 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edge_spec.config import ModelSettings
 from edge_spec.errors import ModelFileError
 from edge_spec.models import kinds
+from edge_spec.models.facts import facts_of
 from edge_spec.models.ggml_types import FILE_TYPES, TENSOR_TYPES
 from edge_spec.models.header import Header, _parse, read_header
+from edge_spec.models.memory.cache import cache_bytes
 from edge_spec.models.reader import MAX_ARRAY_ITEMS, DamagedHeader, StringArray
 from tests.gguf_maker import make_gguf
 
@@ -389,3 +392,32 @@ def test_the_real_model_is_read_in_a_moment(tiny_path: Path) -> None:
     assert time.perf_counter() - started < 0.5
     assert (header.architecture, header.quantization, header.vocab.size) == ("llama", "Q4_1", 49152)
     assert header.num_parameters == 134_515_008
+
+
+@pytest.mark.parametrize("layers", [4097, -1])
+def test_an_impossible_number_of_layers_is_refused_before_anything_is_counted(
+    tmp_path: Path, layers: int
+) -> None:
+    kind = gguf.GGUFValueType.INT32
+
+    def edit(writer: gguf.GGUFWriter) -> None:
+        writer.kv_data[0]["llama.block_count"] = gguf.GGUFValue(layers, kind)
+
+    assert f"claims {layers} layers" in _refusal(make_gguf(tmp_path / "x.gguf", edit=edit))
+
+
+def test_lists_and_endless_numbers_where_one_number_belongs_are_passed_over(tmp_path: Path) -> None:
+    def edit(writer: gguf.GGUFWriter) -> None:
+        writer.add_array("llama.attention.sliding_window", [0, 4096])
+        writer.add_tensor(f"blk.{'9' * 5000}.attn_q.weight", np.zeros(32, np.float32))
+
+    header = read_header(make_gguf(tmp_path / "x.gguf", edit=edit))
+    assert facts_of(header).memory == "attention"
+    assert [tensor.layer for tensor in header.tensors[-2:]] == [1, None]
+    assert cache_bytes(ModelSettings(header.path), header, ["RAM"] * 3).keys_values
+
+
+def test_what_a_file_without_architecture_is_may_be_a_list(tmp_path: Path) -> None:
+    numbers = struct.pack("<IIQ", 9, 4, 2) + struct.pack("<II", 1, 2)
+    data = _head(0, 2) + _string(b"general.type") + numbers + _string(b"split.no") + numbers
+    assert "does not name its architecture" in _refusal(_write(tmp_path / "x.gguf", data))

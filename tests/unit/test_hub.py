@@ -91,7 +91,7 @@ def test_a_repository_is_pulled_at_its_commit_and_recorded(
     # Out of reach, what is here serves, and its bytes are checked all the same.
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     again = plan_pull([f"{REPO}:Q4_K_M"], models=NOTHING).wanted[0]
-    assert again.from_record and again.commit == COMMIT and "was not asked for a newer" in again.notes[0]
+    assert again.commit == COMMIT and "was not asked for a newer" in again.notes[0]
 
 
 def test_a_pull_killed_at_half_goes_on_from_there(hub: FakeHub, folder: Path) -> None:
@@ -181,6 +181,10 @@ def test_a_wrong_token_and_a_wrong_revision_are_told(
 ) -> None:
     with pytest.raises(FetchError, match=f"{REPO} has no revision v9"):
         plan_pull([REPO], revision="v9", models=NOTHING)
+    (folder / "mine.gguf").parent.mkdir(parents=True, exist_ok=True)
+    for settled in ("tiny", f"file:{folder / 'mine.gguf'}"):
+        with pytest.raises(SettingError, match=r"--revision is for .*: leave it out"):
+            plan_pull([settled], revision="v9")
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
     with pytest.raises(FetchError, match="it refuses the token: run `hf auth login` again"):
         _get(REPO)

@@ -14,7 +14,7 @@ from edge_spec.planner import FixedPlanner
 from edge_spec.sampling import SamplerChain
 from edge_spec.target import ModelTarget
 from edge_spec.testing import TableCache, TableModel
-from edge_spec.types import Slot, Timers
+from edge_spec.types import Budget, Slot, Timers
 from edge_spec.verify import make_coupling
 
 P = TableModel(12, seed=1)
@@ -129,6 +129,17 @@ def test_a_context_that_the_longer_spelling_fills_first_costs_only_drafts(draft,
     assert text(events) == text(run([slot(prompt)], 0, context_size=size))
 
 
+@pytest.mark.parametrize("size", range(7, 16))
+def test_a_planner_that_always_wants_more_gets_no_more_than_fits(size):
+    tokens, timers = [5, 7, 9], Timers()
+    draft = TableCache(DRAFTS["trimmed"][1](), context_size=size, batch_size=64, num_slots=1)
+    drafter = ModelDrafter(draft, P.num_vocab, timers, trimmed_map())
+    drafter.begin(slot(tokens))
+    (proposal,) = drafter.propose([slot(tokens)], [Budget(1, 16, "draft", lambda _gap: 16)])
+    spelled = sum(len(trimmed_map().spell(token)) for token in tokens)
+    assert len(proposal.tokens) == max(0, size - spelled + 1)
+
+
 def test_several_slots_at_once_each_give_the_text_that_they_give_alone():
     prompts = [[i, 10, 4] * (i + 1) for i in range(4)]
     together = run(
@@ -170,4 +181,3 @@ def test_rows_are_mapped_by_id():
     expected = np.full(12, -np.inf, np.float32)
     expected[[0, 1, 3, 5, 8, 11]] = [0, 1, 3, 4, 5, 6]
     assert np.array_equal(row, expected)
-    assert trimmed_map().num_shared == 7

@@ -46,11 +46,12 @@ def command(as_json: bool) -> None:
                         "size": entry.size,
                         "licence": entry.licence,
                         "description": entry.description,
+                        "pitfall": entry.pitfall,
                     }
                     for entry in offered
                 ],
                 "pairs": {
-                    pair.name: {"target": pair.target, "draft": pair.draft}
+                    pair.name: {"target": pair.target, "draft": pair.draft, "pitfall": pair.pitfall}
                     for pair in catalogue().pairs.values()
                 },
             }
@@ -106,7 +107,7 @@ def _offer(catalogue: Catalogue, offered: set[str]) -> None:
 
 
 def _record(model: FoundModel) -> dict[str, Any]:
-    facts = model.facts
+    facts, record = model.facts, model.record
     return {
         "name": model.name,
         "file": model.path,
@@ -118,6 +119,10 @@ def _record(model: FoundModel) -> dict[str, Any]:
         "quantization": facts.quantization if facts else None,
         "vocabulary": facts.vocab.fingerprint if facts and facts.vocab.has_texts else None,
         "licence": model.licence,
+        "source": record.source if record else None,
+        "repo": record.repo if record else None,
+        "commit": record.commit if record else None,
+        "pulled": record.pulled if record else None,
         "forged": facts.forged if facts else None,
         "problem": model.problem,
     }

@@ -20,6 +20,7 @@ def command(source: str, output: str, kind: str, force: bool, quiet: bool) -> No
     """Write model IN to file OUT with weights of TYPE: Q4_0, Q8_0, BF16, ...
 
     A draft is often faster as Q4_0 than as published, a target cheaper to verify with as BF16.
+    A model in several parts becomes one file.
     """
     from edge_spec.cli.progress import StatusLine
     from edge_spec.llama import quantize as llama

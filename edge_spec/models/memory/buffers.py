@@ -12,8 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from edge_spec.config import ModelSettings
 from edge_spec.models.header import Header
 from edge_spec.models.memory.cache import num_cells
@@ -86,14 +84,12 @@ def _num_tokens(settings: ModelSettings) -> int:
 
 def _feed_forward_width(header: Header) -> int:
     """Floats for one token at a layer's widest step: dense, or in all experts that it is given to."""
-    width, dense = header.embedding_length, _most(header, "feed_forward_length")
+
+    def most(key: str) -> int:
+        return max(header.per_layer(key), default=0)
+
+    width, dense = header.embedding_length, most("feed_forward_length")
     hidden = max(dense, header.own_integer("ssm.inner_size"))
-    experts = _most(header, "expert_used_count")
-    expert_hidden = _most(header, "expert_feed_forward_length") or dense
+    experts = most("expert_used_count")
+    expert_hidden = most("expert_feed_forward_length") or dense
     return max(3 * hidden + 4 * width, 2 * experts * (width + expert_hidden))
-
-
-def _most(header: Header, key: str) -> int:
-    """The largest value of what a file gives once for all layers, or once for each; else 0."""
-    value = header.metadata.get(f"{header.architecture}.{key}")
-    return max(value.tolist(), default=0) if isinstance(value, np.ndarray) else header.own_integer(key)

@@ -16,7 +16,6 @@ from typing import Final
 from edge_spec.config import ModelSettings
 from edge_spec.models.ggml_types import TENSOR_TYPES
 from edge_spec.models.header import Header, TensorInfo
-from edge_spec.models.memory.placing import layer_of
 
 CELLS: Final = 256
 """A context's tokens are rounded up to a multiple of this."""
@@ -66,7 +65,7 @@ def _layers(header: Header) -> list[dict[str, TensorInfo]]:
     """The tensors of each layer, by what follows `blk.N.` in their names."""
     layers: list[dict[str, TensorInfo]] = [{} for _ in range(header.num_layers)]
     for tensor in header.tensors:
-        index = layer_of(tensor.name)
+        index = tensor.layer
         if index is not None and index < len(layers):
             layers[index][tensor.name.split(".", 2)[2]] = tensor
     return layers

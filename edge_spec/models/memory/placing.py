@@ -89,7 +89,7 @@ def place_weights(header: Header, places: Sequence[str], machine: Machine) -> We
     plain: Counter[str] = Counter()
     repacked = originals = stacks = 0
     for tensor in header.tensors:
-        layer = layer_of(tensor.name)
+        layer = tensor.layer
         if layer is not None and layer >= used:
             continue
         place = places[-1] if layer is None else places[min(layer, len(places) - 1)]
@@ -119,12 +119,6 @@ def is_repacked(tensor: TensorInfo, machine: Machine) -> bool:
         return False
     rules = _REPACKED.get(tensor.type.name, ())
     return any(needs <= machine.features and tensor.shape[1] % rows == 0 for needs, rows in rules)
-
-
-def layer_of(name: str) -> int | None:
-    """The layer that a tensor belongs to; None for input and output."""
-    parts = name.split(".", 2)
-    return int(parts[1]) if parts[0] == "blk" and len(parts) > 2 and parts[1].isdecimal() else None
 
 
 def shares_ram(device: Device) -> bool:
