@@ -27,7 +27,7 @@ from edge_spec import (
     PairInfo,
     PairSpec,
 )
-from tui.chat.messages import Crashed, EngineEvents, Failed, Loaded, LoadingProgress
+from tui.chat.messages import Crashed, EngineEvents, Failed, Loaded, LoadingProgress, Unloaded
 
 FLUSH_SECONDS: Final = 0.05 if (os.cpu_count() or 1) > 2 else 0.1
 """The shortest time between two batches: with two cores the engine needs both."""
@@ -104,7 +104,7 @@ class Mailbox:
 class EngineThread:
     """One `Host` at a time and the thread that talks to it.
 
-    `load`, `generate` and `close` return at once; `cancel` reaches a job that is under way.
+    `load`, `generate`, `unload` and `close` return at once; `cancel` reaches a job that is under way.
     """
 
     def __init__(self, mailbox: Mailbox, make_host: Callable[[PairSpec], Host] = EngineHost) -> None:
@@ -128,6 +128,10 @@ class EngineThread:
     def generate(self, request: ChatRequest) -> None:
         """Answer a request with the pair that is loaded."""
         self._jobs.put(lambda: self._generate(request))
+
+    def unload(self) -> None:
+        """End the engine, which frees its memory; what is under way is finished first."""
+        self._jobs.put(self._unload)
 
     def cancel(self) -> None:
         """Stop the answer that is being given; it still ends with `Finished`."""
@@ -164,6 +168,12 @@ class EngineThread:
                 self._say(LoadingProgress(progress.model, progress.fraction))
         except Exception as error:
             self._fail(error, loading=True)
+
+    def _unload(self) -> None:
+        if self._host is not None:
+            self._host.close()
+        self._host = self._spec = None
+        self._say(Unloaded())
 
     def _generate(self, request: ChatRequest) -> None:
         assert self._host is not None, "a pair was loaded"
