@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from textual.app import App
 
+from tui.guard import report
+from tui.paging import guard_paging
 from tui.pasting import guard_pastes
 
 _log: Final = logging.getLogger(__name__)
@@ -21,11 +23,20 @@ class Program(App[None]):
     def __init__(self) -> None:
         super().__init__()
         guard_pastes()
+        guard_paging()
         self.bug: Exception | None = None
 
     def action_command_palette(self) -> None:
         """Look for a command."""
         self._search()
+
+    async def run_action(self, *args: Any, **options: Any) -> bool:
+        """Do what a key or a command stands for; a bug in it is told and ends nothing."""
+        try:
+            return await super().run_action(*args, **options)
+        except Exception as error:
+            report(self, error)
+            return True
 
     def search_themes(self) -> None:
         """Look for a theme."""

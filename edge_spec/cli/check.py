@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,9 @@ from edge_spec.errors import ModelError
 
 if TYPE_CHECKING:
     from edge_spec.models.facts import ModelFacts
+    from edge_spec.models.memory import MemoryPlan, Saving
     from edge_spec.models.pairing import PairReport
+    from edge_spec.settings import Settings
 
 MAX_LISTED = 8
 """How many differing tokens are printed; --json has them all."""
@@ -22,28 +26,69 @@ MAX_LISTED = 8
 @click.command("check")
 @click.argument("target")
 @click.argument("draft")
+@click.option("-c", "--ctx-size", metavar="N", help="Plan memory for a context of N tokens.")
+@click.option("-ctk", "--cache-type-k", metavar="TYPE", help="... for cached keys of TYPE: f16, q8_0, ...")
+@click.option("-ctv", "--cache-type-v", metavar="TYPE", help="... for cached values of TYPE.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, every differing token in it.")
 @click.pass_context
-def command(ctx: click.Context, target: str, draft: str, as_json: bool) -> None:
-    """Can DRAFT draft for TARGET, and if not, why?
+def command(
+    ctx: click.Context,
+    target: str,
+    draft: str,
+    ctx_size: str | None,
+    cache_type_k: str | None,
+    cache_type_v: str | None,
+    as_json: bool,
+) -> None:
+    """Can DRAFT draft for TARGET, and if not, why? And how much memory do they take?
 
     Both are GGUF files or names of models; only their headers are read. Exits with 0 when they
-    pair and 3 when they do not.
+    pair and 3 when they do not. Settings that are not given here are those of the settings files.
     """
     from edge_spec.models import facts_cache, store
     from edge_spec.models.pairing import check_files
+    from edge_spec.settings import resolve
+
+    flags = {"ctx-size": ctx_size, "cache-type-k": cache_type_k, "cache-type-v": cache_type_v}
+    settings = resolve(flags)
 
     paths = [store.resolve(ref) for ref in (target, draft)]
     facts = [facts_cache.facts(path) for path in paths]
     report = check_files(*paths)
+    memory = _Memory.of(paths, settings) if report.pairs else None
     if as_json:
-        _print_json(report, paths, facts)
+        _print_json(report, paths, facts, memory)
     else:
         for role, model in zip(("target", "draft"), facts, strict=True):
             _show_model(role, model)
         _show_report(report)
+        if memory is not None:
+            from edge_spec.cli.memory_table import show_plan
+
+            show("")
+            show_plan(memory.plan, memory.savings)
     if not report.pairs:
         ctx.exit(ModelError.exit_code)
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """What the pair takes with these settings, and what would lower it."""
+
+    plan: MemoryPlan
+    savings: Sequence[Saving]
+
+    @classmethod
+    def of(cls, paths: Sequence[Path], settings: Settings) -> _Memory:
+        from edge_spec.host_wire import PairSpec
+        from edge_spec.models.library import memory_requests
+        from edge_spec.models.memory import plan_memory, savings, this_machine
+
+        target, draft = map(str, paths)
+        requests = memory_requests(PairSpec(target, draft, settings.load_options()))
+        machine = this_machine()
+        plan = plan_memory(requests, machine)
+        return cls(plan, savings(requests, machine) if plan.verdict != "fits" else ())
 
 
 def _show_model(role: str, model: ModelFacts) -> None:
@@ -111,7 +156,9 @@ def _cut(text: str) -> str:
     return text if len(text) <= 30 else f'{text[:28]}…"'
 
 
-def _print_json(report: PairReport, paths: list[Path], facts: list[ModelFacts]) -> None:
+def _print_json(
+    report: PairReport, paths: list[Path], facts: list[ModelFacts], memory: _Memory | None
+) -> None:
     differing: Any = report.differences
     if report.num_differing > len(report.differences):
         from edge_spec.models.comparison import token_differences
@@ -129,6 +176,7 @@ def _print_json(report: PairReport, paths: list[Path], facts: list[ModelFacts]) 
             "notes": report.notes,
             "masked": report.masked,
             "differing": differing,
+            "memory": memory,
             **{
                 role: {"file": path, "rollback": model.rollback, "facts": model}
                 for role, path, model in zip(("target", "draft"), paths, facts, strict=True)

@@ -92,7 +92,7 @@ def _store(problems: list[str]) -> Facts:
     return {
         "path": store.store_path(),
         "free_disk_bytes": disk_usage(store.store_path()).free,
-        "models": [model.catalogue_name or model.path.stem for model in installed],
+        "models": [model.name for model in installed],
     }
 
 

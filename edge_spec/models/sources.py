@@ -247,8 +247,12 @@ def _failure(job: Job, failures: list[tuple[Source, Exception]]) -> FetchError:
     tried = "; ".join(f"{source.label}: {str(failure).rstrip('.')}" for source, failure in failures)
     wrong = any(isinstance(failure, HashMismatchError) for _, failure in failures)
     kind = HashMismatchError if wrong else NoSpaceError if spaces else FetchError
-    advice = "do not use a copy from there" if wrong else "check the network, or copy the file there yourself"
-    return kind(f"{job.entry.name} could not be brought to {job.destination} ({tried}): {advice}.")
+    advice = ": check the network, or copy the file there yourself"
+    if wrong:
+        advice = ": do not use a copy from there"
+    elif "hf auth login" in tried:
+        advice = ""  # what to do was said already
+    return kind(f"{job.entry.name} could not be brought to {job.destination} ({tried}){advice}.")
 
 
 def _ignore(_model: str, _source: str, _done: int, _total: int) -> None:
