@@ -62,7 +62,7 @@ class GetScreen(ClosingModal[tuple[str, ...] | None]):
         super().__init__()
         self._name = name
         self._pairs: list[CataloguePair] = []
-        self._stop: threading.Event | None = None  # of the look-up that is under way
+        self._stop: threading.Event | None = None  # of the look-up that is under way, of `_name`
         self._found: GetScreen.Looked | None = None
 
     def compose(self) -> ComposeResult:
@@ -95,7 +95,8 @@ class GetScreen(ClosingModal[tuple[str, ...] | None]):
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
         name = event.value.strip()
-        if self._found is not None and self._found.name == name:
+        looks = self._stop is not None or self._found is not None
+        if looks and name == self._name:
             return
         self._end_look_up()
         self._found = None
@@ -137,6 +138,7 @@ class GetScreen(ClosingModal[tuple[str, ...] | None]):
         if not name:
             self.app.bell()
             return
+        self._name = name
         self._stop = threading.Event()
         self._show("looking", _LOOKING)
         self._preview(name, self._stop)
@@ -157,8 +159,8 @@ class GetScreen(ClosingModal[tuple[str, ...] | None]):
 
     @on(Looked)
     def _looked(self, event: Looked) -> None:
-        if self._stop is None or event.name != self.query_one(Input).value.strip():
-            return  # it was stopped, or another one is typed now
+        if self._stop is None or event.name != self._name:
+            return  # it was stopped
         self._stop = None
         if event.preview is None:
             self._show("typing", event.problem, bad=True)
