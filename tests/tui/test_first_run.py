@@ -110,8 +110,8 @@ def _theirs(name: str, place: str, problem: str | None = None, **facts: Any) -> 
     path = Path("/theirs") / name
     given = {"kind": "model", **facts}
     return InstalledModel(
-        name, name, path, 4_700_000_000, "qwen2", "Q4_K_M", 152_064, 32_768, 7_600_000_000, None, problem, place,
-        **given,
+        name, name, path, 4_700_000_000, "qwen2", "Q4_K_M", 152_064, 32_768, 7_600_000_000, None, problem,
+        place, **given,
     )  # fmt: skip
 
 

@@ -76,7 +76,7 @@ async def test_enter_begins_with_the_quick_default(smith: Smith) -> None:
 
 
 async def test_type_vocabulary_and_layers_can_be_chosen(smith: Smith) -> None:
-    async with alone(ForgeScreen(TARGET, DRAFT)) as (app, pilot):
+    async with alone(ForgeScreen(TARGET, DRAFT)) as (_, pilot):
         await pilot.press("right", "right", "down", "right", "down", "right", "left", "left", "enter")
         await until(pilot, lambda: smith.requests)
         assert smith.requests == [ForgeRequest("/store/big.gguf", "/store/small.gguf", "Q4_0", 0, 8)]
