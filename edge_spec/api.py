@@ -13,19 +13,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from edge_spec.cancel import Cancel
 from edge_spec.config import LoadMode, ModelSettings
+from edge_spec.drafters import TokenMap
 from edge_spec.events import Notice
 from edge_spec.llama import abi
 from edge_spec.llama.cache import Cache
 from edge_spec.llama.context import Context
 from edge_spec.llama.model import Model
+from edge_spec.llama.skip import LayerSkip
 from edge_spec.models import store
+from edge_spec.models.facts import target_ids_of
 from edge_spec.models.header import Header, check_loadable, read_header
 from edge_spec.models.memory import Request, advice, check_memory, make_machine
 from edge_spec.models.memory.buffers import num_outputs
 from edge_spec.models.memory.plan import MAX_DRAFT
-from edge_spec.models.pairing import check_pair, raise_if_incompatible
+from edge_spec.models.pairing import PairReport, check_pair, raise_if_incompatible
 from edge_spec.pair import Pair
 
 LoadProgress = Callable[[Literal["target", "draft"], float], None]
@@ -36,14 +41,19 @@ class LoadedModel:
     """One model of a pair: its file, its header, and its cache in llama.cpp."""
 
     def __init__(
-        self, settings: ModelSettings, header: Header, cancel: Cancel, on_progress: Callable[[float], None]
+        self,
+        settings: ModelSettings,
+        header: Header,
+        cancel: Cancel,
+        on_progress: Callable[[float], None],
+        skip: LayerSkip | None = None,
     ):
         self.path = settings.path
         self.header = header
         self.settings = settings
         self.model: Model = Model(settings, on_progress)
         try:
-            context = Context(self.model, settings, num_outputs(settings, MAX_DRAFT), cancel)
+            context = Context(self.model, settings, num_outputs(settings, MAX_DRAFT), cancel, skip)
             try:
                 self.cache: Cache = Cache(context)
             except BaseException:
@@ -104,7 +114,7 @@ def load_pair(
     that both are sound, that they pair, and that they fit in memory. Raises ModelError and
     SettingError.
     """
-    report = on_progress or (lambda _model, _fraction: None)
+    tell = on_progress or (lambda _model, _fraction: None)
     common: dict[str, Any] = {
         "context_size": context_size,
         "threads": threads,
@@ -124,10 +134,14 @@ def load_pair(
         )
     header = _sound_header(settings.path)
     draft_header = None if draft_settings is None else _sound_header(draft_settings.path)
+    report = None
     if draft_header is not None:
-        raise_if_incompatible(check_pair(header, draft_header))
+        report = check_pair(header, draft_header)
+        raise_if_incompatible(report)
+    settings = replace(settings, path=header.path)  # of a split model the first part
     requests = [Request(settings, header)]
-    if draft_settings is not None:
+    if draft_settings is not None and draft_header is not None:
+        draft_settings = replace(draft_settings, path=draft_header.path)
         requests.append(Request(draft_settings, draft_header))
     plan = check_memory(requests, make_machine(abi.devices(), abi.cpu_features()))
     settings = replace(settings, load_mode=plan.models[0].load_mode)
@@ -152,17 +166,30 @@ def load_pair(
             )
         )
     cancel = Cancel()
-    loaded = LoadedModel(settings, header, cancel, lambda fraction: report("target", fraction))
-    if draft_settings is None or draft_header is None:
+    loaded = LoadedModel(settings, header, cancel, lambda fraction: tell("target", fraction))
+    if draft_settings is None or draft_header is None or report is None:
         return Pair(loaded, None, cancel, notices)
     try:
-        drafting = LoadedModel(
-            draft_settings, draft_header, cancel, lambda fraction: report("draft", fraction)
-        )
+        drafting = LoadedModel(draft_settings, draft_header, cancel, lambda fraction: tell("draft", fraction))
     except BaseException:
         loaded.close()
         raise
-    return Pair(loaded, drafting, cancel, notices)
+    return Pair(
+        loaded, drafting, cancel, notices, token_map(report, loaded.model, draft_header, drafting.model)
+    )
+
+
+def token_map(report: PairReport, target: Model, draft_header: Header, draft: Model) -> TokenMap | None:
+    """How the two vocabularies map; None when a token's id is the same in both."""
+    target_ids = target_ids_of(draft_header)
+    if target_ids is None and not report.masked:
+        return None
+    ids = np.arange(min(target.num_vocab, draft.num_vocab)) if target_ids is None else target_ids
+
+    def pieces() -> list[bytes]:
+        return [draft.piece(token) for token in range(draft.num_vocab)]
+
+    return TokenMap(target.num_vocab, ids, target.piece, pieces, report.masked)
 
 
 def _sound_header(path: Path) -> Header:

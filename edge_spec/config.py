@@ -13,6 +13,7 @@ from typing import Literal, get_args
 from edge_spec.errors import SettingError
 
 CouplingName = Literal["rejection", "shared"]
+DrafterName = Literal["auto", "draft", "ngram"]
 KVType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 FlashAttention = Literal["auto", "on", "off"]
 LoadMode = Literal["auto", "mmap", "none"]
@@ -68,7 +69,9 @@ GREEDY = Sampling(temperature=0.0)
 class Decoding:
     """How one text is generated.
 
-    `draft_max` is K, the most tokens drafted a round; 0 is plain decoding. `seed` None is
+    `draft_max` is K, the most tokens drafted a round; 0 is plain decoding. `drafter` is what
+    guesses: the draft model, an n-gram match in the text, or auto: whichever pays by what was
+    measured here, and as much of it as pays, which may be nothing. `seed` None is
     fresh randomness. `coupling` None means shared when a seed is given, else rejection.
     `draft_temperature` None means the target's; 0 drafts the argmax. With `reproducible`, text
     that a seed or temperature 0 decides gets its logits from decodes of two rows at least, where
@@ -83,6 +86,7 @@ class Decoding:
     coupling: CouplingName | None = None
     stop: tuple[str, ...] = ()
     reproducible: bool = True
+    drafter: DrafterName = "draft"
 
     def __post_init__(self) -> None:
         _require(not isinstance(self.stop, str), "stop", repr(self.stop), "a tuple of strings")
@@ -98,6 +102,7 @@ class Decoding:
         _require(
             self.coupling in (None, "rejection", "shared"), "coupling", self.coupling, "rejection or shared"
         )
+        _require(self.drafter in get_args(DrafterName), "drafter", self.drafter, "auto, draft or ngram")
         _require(all(self.stop), "stop string", '""', "at least one character")
 
     @property

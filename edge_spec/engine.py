@@ -110,6 +110,7 @@ class Engine:
             sample_s=spent.sample_s,
             wall_s=time.perf_counter() - self._started - begun,
         )
+        yield from self._planner.observe(slots, proposals, verdicts, timings)
         for text, proposal, verdict in zip(texts, proposals, verdicts, strict=True):
             if text.reading:
                 yield self._tell_prefilled(text)
@@ -124,7 +125,8 @@ class Engine:
             0 if slot.num_emitted == 0 else max(0, min(self._room(slot) - 1, self._target.max_drafted))
             for slot in slots
         ]
-        return self._planner.plan(num_pending, num_allowed, self._target.batch_size)
+        outlooks = [self._drafter.outlook(slot) for slot in slots]
+        return self._planner.plan(slots, num_pending, num_allowed, self._target.batch_size, outlooks)
 
     def _room(self, slot: Slot) -> int:
         """How many more tokens the slot may emit."""

@@ -10,15 +10,17 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
+from edge_spec.auto_planner import AutoPlanner, Knowledge
+from edge_spec.calibration import calibrate, keep, recall
 from edge_spec.cancel import Cancel
 from edge_spec.config import Decoding, Sampling
 from edge_spec.conversation import ChatEncoder, EncodedChat, History
-from edge_spec.drafters import ModelDrafter, NoDrafter
+from edge_spec.drafters import Cascade, ModelDrafter, NgramDrafter, NoDrafter, TokenMap
 from edge_spec.engine import Engine
 from edge_spec.errors import PromptTooLongError, SettingError, UsageError
 from edge_spec.events import Event, Finished, Inspected, Notice, Verified
 from edge_spec.inspecting import Inspector
-from edge_spec.planner import FixedPlanner
+from edge_spec.planner import FixedPlanner, Planner
 from edge_spec.sampling import SamplerChain
 from edge_spec.stats import Stats
 from edge_spec.target import ModelTarget
@@ -70,16 +72,23 @@ class Pair:
     """
 
     def __init__(
-        self, target: LoadedModel, draft: LoadedModel | None, cancel: Cancel, notices: Sequence[Notice]
+        self,
+        target: LoadedModel,
+        draft: LoadedModel | None,
+        cancel: Cancel,
+        notices: Sequence[Notice],
+        token_map: TokenMap | None = None,
     ) -> None:
         self.target = target
         self.draft = draft
         self.notices = tuple(notices)
         self._cancel = cancel
+        self._token_map = token_map
         self._chats = ChatEncoder(target.model)
         self._lock = threading.RLock()
         self._closed = False
         self._num_started = 0
+        self._knowledge: Knowledge | None = None
         self._told: set[Notice] = set()
 
     # -- generating
@@ -262,9 +271,11 @@ class Pair:
             self._cancel.clear()
             self._num_started += 1
             number = self._num_started
-            events = self._engine(decoding).generate(slots)
         if number == 1:
             yield from self.notices
+        if decoding.drafter == "auto" and decoding.draft_max:
+            yield from self._calibrate()
+        events = self._engine(decoding).generate(slots)
         if self.target.cache.steady_rows > 1 and any(slot.reproducible for slot in slots):
             yield from self._tell_once(_STEADY)
         while True:
@@ -277,6 +288,8 @@ class Pair:
                     )
                 event = next(events, None)
             if event is None:
+                if self._knowledge is not None:
+                    keep(self._knowledge, self.target, self.draft)
                 return
             yield event
 
@@ -296,16 +309,42 @@ class Pair:
             self._told.add(notice)
             yield notice
 
+    def _calibrate(self) -> Generator[Event]:
+        """See to it that the costs of this pair's decodes are known."""
+        if self._knowledge is None:
+            self._knowledge = recall(self.target, self.draft)
+        if self._knowledge is None:
+            yield Notice("info", "Measuring what decodes cost here; this is done once for a pair.")
+            with self._turn():
+                self._knowledge = calibrate(self.target, self.draft)
+
     def _engine(self, decoding: Decoding) -> Engine:
         timers = Timers()
+        if decoding.drafter == "auto" and decoding.draft_max and self._knowledge is not None:
+            return self._auto_engine(decoding, self._knowledge, timers)
+        if decoding.drafter == "ngram" and decoding.draft_max:
+            planner = FixedPlanner(decoding.draft_max, decoding.draft_min)
+            return Engine(ModelTarget(self.target.cache, timers), NgramDrafter(timers), planner, timers)
         drafter: Drafter = NoDrafter()
         length, why_not = decoding.draft_max, "draft length 0 was asked for"
         if length and self.draft is None:
             length, why_not = 0, "there is no draft model"
         elif length and self.draft is not None:
-            drafter = ModelDrafter(self.draft.cache, self.target.model.num_vocab, timers)
+            num_vocab = self.target.model.num_vocab
+            drafter = ModelDrafter(self.draft.cache, num_vocab, timers, self._token_map)
         planner = FixedPlanner(length, min(decoding.draft_min, length), why_not)
         return Engine(ModelTarget(self.target.cache, timers), drafter, planner, timers)
+
+    def _auto_engine(self, decoding: Decoding, knowledge: Knowledge, timers: Timers) -> Engine:
+        model = None
+        if self.draft is not None and knowledge.draft is not None:
+            num_vocab = self.target.model.num_vocab
+            model = ModelDrafter(
+                self.draft.cache, num_vocab, timers, self._token_map, knowledge.draft.observe
+            )
+        planner: Planner = AutoPlanner(knowledge, draft_max=decoding.draft_max, draft_min=decoding.draft_min)
+        target = ModelTarget(self.target.cache, timers, knowledge.verify.observe)
+        return Engine(target, Cascade(NgramDrafter(timers), model), planner, timers)
 
     def _slot(self, seq: int, ids: Sequence[int], sampling: Sampling, decoding: Decoding) -> Slot:
         tokens = [self._checked_id(token) for token in ids]
@@ -346,7 +385,7 @@ class Pair:
         """The target's settings as the draft can follow them: its temperature, ids that it has."""
         if decoding.draft_temperature is not None:
             sampling = replace(sampling, temperature=decoding.draft_temperature)
-        if self.draft is not None:
+        if self.draft is not None and self._token_map is None:
             limit = self.draft.model.num_vocab
             sampling = replace(
                 sampling, logit_bias=tuple(item for item in sampling.logit_bias if item[0] < limit)

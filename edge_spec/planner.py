@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from edge_spec.events import Notice, RoundTimings
 from edge_spec.stats import SpeculationState
-from edge_spec.types import Budget
+from edge_spec.types import Budget, Outlook, Proposal, Slot, Verdict
 
 
 class Planner(Protocol):
@@ -15,11 +16,31 @@ class Planner(Protocol):
     state: SpeculationState
     reason: str
 
-    def plan(self, num_pending: Sequence[int], num_allowed: Sequence[int], num_rows: int) -> list[Budget]:
+    def plan(
+        self,
+        slots: Sequence[Slot],
+        num_pending: Sequence[int],
+        num_allowed: Sequence[int],
+        num_rows: int,
+        outlooks: Sequence[Outlook],
+    ) -> list[Budget]:
         """One budget a slot, `num_rows` rows in all at most.
 
         `num_pending[i]` tokens of slot i are known but not cached; `num_allowed[i]` is the
-        most that may be drafted for it now.
+        most that may be drafted for it now, and `outlooks[i]` what the drafter could do for it.
+        """
+        ...
+
+    def observe(
+        self,
+        slots: Sequence[Slot],
+        proposals: Sequence[Proposal],
+        verdicts: Sequence[Verdict | None],
+        timings: RoundTimings,
+    ) -> Sequence[Notice]:
+        """Learn from a round; returns what a user should know of it.
+
+        Called before the slots' tokens grow.
         """
         ...
 
@@ -33,7 +54,14 @@ class FixedPlanner:
         self.state: SpeculationState = "on" if draft_max else "off"
         self.reason = f"fixed draft length {draft_max}" if draft_max else reason_off
 
-    def plan(self, num_pending: Sequence[int], num_allowed: Sequence[int], num_rows: int) -> list[Budget]:
+    def plan(
+        self,
+        slots: Sequence[Slot],
+        num_pending: Sequence[int],
+        num_allowed: Sequence[int],
+        num_rows: int,
+        outlooks: Sequence[Outlook],
+    ) -> list[Budget]:
         share = num_rows // len(num_pending)
         budgets = []
         for pending, allowed in zip(num_pending, num_allowed, strict=True):
@@ -42,3 +70,12 @@ class FixedPlanner:
                 drafted = 0
             budgets.append(Budget(min(pending, share), drafted))
         return budgets
+
+    def observe(
+        self,
+        slots: Sequence[Slot],
+        proposals: Sequence[Proposal],
+        verdicts: Sequence[Verdict | None],
+        timings: RoundTimings,
+    ) -> Sequence[Notice]:
+        return ()

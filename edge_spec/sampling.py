@@ -198,6 +198,12 @@ def _softmax(values: Logits, top: np.float32, temperature: float) -> Floats:
     return probs
 
 
+def top_gap(row: Logits) -> float:
+    """The largest logit less the second largest; infinite when there is no second."""
+    values = np.sort(row[top_k(row, 2)])
+    return float(values[-1] - values[-2]) if len(values) > 1 else math.inf
+
+
 def top_k(row: Logits, k: int) -> Ids:
     """The ids of the k largest logits, ascending; fewer when fewer are above -inf.
 

@@ -42,6 +42,9 @@ import platformdirs
 from edge_spec.config import Decoding, FlashAttention, KVType, LoadMode, ModelSettings, Sampling
 from edge_spec.errors import SettingError
 
+DRAFT_MAX: Final = {"auto": 32, "draft": 3, "ngram": 8}
+"""The most tokens drafted a round by each drafter, unless something else is asked for."""
+
 PROJECT_FILE: Final = Path("edge-spec.toml")
 PREFIX: Final = "EDGE_SPEC_"
 CHAT: Final = "Chat"
@@ -199,8 +202,8 @@ def _table() -> dict[str, Setting]:
         s("flash-attn", flash, "auto", "Flash attention: auto, on or off.", models, ("-fa",), "WHEN"),
         s("load-mode", _choice(*get_args(LoadMode)), "auto",
           "How weights are loaded: auto (by free memory), mmap or none.", models, ("-lm",), "MODE"),
-        s("drafter", _choice("draft", "none"), "draft", "What drafts: draft (a model) or none.", drafting, (),
-          "NAME"),
+        s("drafter", _choice("auto", "draft", "ngram", "none"), "draft",
+          "auto, draft (a model), ngram or none.", drafting, (), "NAME"),
         s("draft-max", WHOLE, 3, "K, the most tokens drafted a round; 0 is plain.", drafting, ("-k",), "N",
           (Decoding, "draft_max")),
         s("draft-min", WHOLE, 0, "Drop drafts that are shorter than this.", drafting),
@@ -279,10 +282,14 @@ class Settings:
         return Sampling(**self._fields(Sampling))
 
     def decoding(self) -> Decoding:
-        """How to decode; `--drafter none` means K = 0."""
+        """How to decode; `--drafter none` means K = 0, and the other drafters have a K of their own."""
         fields = self._fields(Decoding)
         if self["drafter"] == "none":
             fields["draft_max"] = 0
+        else:
+            fields["drafter"] = self["drafter"]
+            if self.origin("draft-max") == "default":
+                fields["draft_max"] = DRAFT_MAX[self["drafter"]]
         draft_min = self["draft-min"] if fields["draft_max"] else 0
         return Decoding(**fields, draft_min=draft_min, coupling=self["coupling"])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from edge_spec.errors import EngineError
 from edge_spec.types import Budget, KVCache, Logits, Proposal, Rows, Scores, Slot, Timers, Verdict
@@ -11,12 +11,18 @@ from edge_spec.types import Budget, KVCache, Logits, Proposal, Rows, Scores, Slo
 class ModelTarget:
     """A model behind a KV cache whose distribution the output has; implements `types.Target`.
 
+    `on_decode(rows, cells, seconds)` hears of each decode that was no reading, with the cells
+    that were cached before it.
+
     Proposals must be chains: a tree needs a sequence id a leaf, and no drafter grows one yet.
     """
 
-    def __init__(self, cache: KVCache, timers: Timers) -> None:
+    def __init__(
+        self, cache: KVCache, timers: Timers, on_decode: Callable[[int, int, float], None] | None = None
+    ) -> None:
         self._cache = cache
         self._timers = timers
+        self._on_decode = on_decode
 
     @property
     def context_size(self) -> int:
@@ -66,6 +72,9 @@ class ModelTarget:
                 self._timers.prefill_s += spent
             else:
                 self._timers.verify_s += spent
+        if self._on_decode is not None and not prefilling:
+            num_cells = max(self._cache.length(slot.seq) for slot in slots)
+            self._on_decode(sum(len(part.tokens) for part in parts), num_cells, spent)
         rows: list[Logits | None] = []
         first = 0
         for wanted in num_wanted:

@@ -147,10 +147,30 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Rows a slot may use this round: from its pending tokens, and drafted on top of them."""
+    """Rows a slot may use this round: from its pending tokens, and drafted on top of them.
+
+    `source` names the drafter that shall propose where there are several. `more`, if given, is
+    asked before each token that a model drafts, with the gap between the draft's two best logits:
+    it says how many more tokens are worth drafting, this one included; 0 ends the draft. It is
+    asked before the draw and never after it, which would bias the text.
+    """
 
     pending: int
     drafted: int
+    source: str = ""
+    more: Callable[[float], int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a drafter could do for a slot now.
+
+    `match_length` tokens at the text's end occurred before (0: it copies nothing). `draft_lag`
+    tokens would have to be decoded before the first can be drafted by a model; None: none can.
+    """
+
+    match_length: int = 0
+    draft_lag: int | None = None
 
 
 class Coupling(Protocol):
@@ -360,6 +380,10 @@ class Drafter(Protocol):
 
     def num_cached(self, slot: Slot) -> int:
         """How many of the slot's tokens the drafter has read; 0 when it reads none."""
+        ...
+
+    def outlook(self, slot: Slot) -> Outlook:
+        """What could be proposed for the slot now, found out without decoding."""
         ...
 
     def propose(self, slots: Sequence[Slot], budgets: Sequence[Budget]) -> list[Proposal]:

@@ -35,11 +35,15 @@ BF16, GEMMA = "qwen2.5-coder-1.5b-instruct-bf16.gguf", "gemma-3-270m"
 
 @dataclass(frozen=True)
 class Configuration:
-    """A pair and the options of `load_pair` that it is loaded with."""
+    """A pair and the options of `load_pair` that it is loaded with.
+
+    `full` reads a prompt that fills the context.
+    """
 
     target: str
     draft: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    full: bool = False
 
 
 def _options(context: int, **more: Any) -> dict[str, Any]:
@@ -56,7 +60,7 @@ CONFIGURATIONS = {
     "bf16-none": Configuration(BF16, None, _options(2048, load_mode="none")),
     "tiny": Configuration(TINY, None, _options(4096)),
     "tiny-six-slots": Configuration(TINY, TINY, _options(1024, num_slots=6)),
-    "tiny-no-flash": Configuration(TINY, None, _options(4096, flash_attention="off")),
+    "tiny-no-flash": Configuration(TINY, None, _options(4096, flash_attention="off"), full=True),
     "gemma": Configuration(GEMMA, None, _options(4096)),
     "gemma-none": Configuration(GEMMA, None, _options(4096, load_mode="none")),
 }
@@ -118,7 +122,8 @@ def measure(chosen: Configuration) -> dict[str, Any]:
     plan = plan_memory(memory_requests(spec), this_machine())
     with edge_spec.load_pair(chosen.target, chosen.draft, **chosen.options) as pair:
         slots = pair.target.settings.num_slots
-        length = min(pair.target.settings.batch_size + 8, pair.target.settings.context_size - 32)
+        most = pair.target.settings.context_size - 32
+        length = most if chosen.full else min(pair.target.settings.batch_size + 8, most)
         prompts = [[(1000 + 7 * i + slot) % 10_000 for i in range(length)] for slot in range(slots)]
         decoding = edge_spec.Decoding(max_tokens=12, draft_max=3)
         for _ in pair.generate_many(prompts, decoding=decoding):

@@ -34,9 +34,9 @@ def chosen_models(settings: Settings, decoding: Decoding, pairs: Mapping[str, Kn
     """The models of -m or -hf and of -md or -hfd, and what the pair has where they are silent;
     `pairs` are those known.
 
-    With K = 0 there is no draft. A target of the user's own has none unless -md or -hfd names one:
-    the pair's would rarely fit. Raises SettingError for an unknown pair, for a model that is named
-    twice, and for what -hf names when that is no repository.
+    With K = 0 or the n-gram drafter there is no draft. A target of the user's own has none unless -md
+    or -hfd names one: the pair's would rarely fit. Raises SettingError for an unknown pair, for a model
+    that is named twice, and for what -hf names when that is no repository.
     """
     target, draft = _named(settings, "model", "hf-repo"), _named(settings, "draft-model", "hf-repo-draft")
     if target is None:
@@ -47,7 +47,7 @@ def chosen_models(settings: Settings, decoding: Decoding, pairs: Mapping[str, Kn
             raise SettingError(f'There is no pair called "{name}"; there are {known}.')
         target = pair.target
         draft = draft or pair.draft
-    return ModelNames(target, draft if decoding.draft_max else None)
+    return ModelNames(target, draft if decoding.draft_max and decoding.drafter != "ngram" else None)
 
 
 def _named(settings: Settings, general: str, hub: str) -> str | None:

@@ -110,7 +110,7 @@ def summary_line(finished: Finished, decoding: Decoding) -> str:
         rate = stats.acceptance_rate
         parts.append(f"acceptance {rate:.0%}" if rate is not None else "nothing judged")
         parts.append(f"mean acceptance length {stats.mean_acceptance_length or 0:.2f}")
-        parts.append(f"K {decoding.draft_max}")
+        parts.append("K chosen each round" if decoding.drafter == "auto" else f"K {decoding.draft_max}")
     else:
         parts.append("no drafting" + (f" ({stats.reason})" if stats.reason else ""))
     return f"[{', '.join(parts)}; {_ENDINGS[finished.reason]}]"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edge_spec.types import NO_PROPOSAL, Budget, Proposal, Slot, Verdict
+from edge_spec.types import NO_PROPOSAL, Budget, Outlook, Proposal, Slot, Verdict
 
 
 class NoDrafter:
@@ -17,6 +17,9 @@ class NoDrafter:
 
     def num_cached(self, slot: Slot) -> int:
         return 0
+
+    def outlook(self, slot: Slot) -> Outlook:
+        return Outlook()
 
     def propose(self, slots: Sequence[Slot], budgets: Sequence[Budget]) -> list[Proposal]:
         return [NO_PROPOSAL] * len(slots)

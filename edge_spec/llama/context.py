@@ -15,6 +15,7 @@ from edge_spec.config import ModelSettings
 from edge_spec.errors import Cancelled, EngineError
 from edge_spec.llama import abi
 from edge_spec.llama.model import Model, default_threads
+from edge_spec.llama.skip import LayerSkip
 from edge_spec.types import Logits
 
 _FLASH = {
@@ -30,10 +31,17 @@ class Context:
 
     `num_outputs` is the most rows of one decode whose logits are wanted. A decode stops
     within milliseconds after `cancel` is set where the CPU computes, and between chunks
-    elsewhere. `busy_s` adds up the time inside llama.cpp.
+    elsewhere. `busy_s` adds up the time inside llama.cpp. `skip` leaves layers out of decodes.
     """
 
-    def __init__(self, model: Model, settings: ModelSettings, num_outputs: int, cancel: Cancel) -> None:
+    def __init__(
+        self,
+        model: Model,
+        settings: ModelSettings,
+        num_outputs: int,
+        cancel: Cancel,
+        skip: LayerSkip | None = None,
+    ) -> None:
         self.model = model
         self.cancel = cancel
         self.batch_size = settings.batch_size
@@ -62,6 +70,8 @@ class Context:
             abort_callback=self._abort,
             abort_callback_data=cancel.address,
         )
+        if skip is not None:
+            abi.fill(params, cb_eval=skip.callback)
         abi.log.forget_errors()
         self._context = llama_cpp.llama_init_from_model(model.pointer, params)
         if not self._context:

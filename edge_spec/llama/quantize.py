@@ -1,7 +1,7 @@
 """Write a GGUF again with weights of another type, through llama_model_quantize.
 
 llama.cpp ends the whole process when one of its assertions fails, so the work is done in a
-child process: `python -m edge_spec.llama.quantize SRC DST FTYPE THREADS`.
+child process: `python -m edge_spec.llama.quantize SRC DST FTYPE OUTPUT_TYPE THREADS`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import NoReturn
 
 from edge_spec.errors import Cancelled, EngineError, NoSpaceError, OutputError, SettingError
 from edge_spec.models.child import run_child, tail
-from edge_spec.models.ggml_types import FILE_TYPES
+from edge_spec.models.ggml_types import FILE_TYPES, TENSOR_TYPES
 from edge_spec.models.header import Header, check_loadable, read_header
 
 Progress = Callable[[int, int], None]
@@ -57,19 +57,21 @@ def quantize(
     destination: str | Path,
     type_name: str,
     *,
+    output_type: str | None = None,
     threads: int = 0,
     progress: Progress | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Path:
     """Write `source` to `destination` with weights of `type_name` (any case), replacing it.
 
+    llama.cpp gives the output matrix more bits than the rest; `output_type` is a tensor type for it.
     `threads` 0 is all cores. `cancelled()` is asked ten times a second. The destination appears
     only when it is complete. Raises SettingError (type, or both paths the same), ModelFileError
     (source), OutputError (destination), NoSpaceError, Cancelled, or EngineError with llama.cpp's
     last words.
     """
     source, destination = Path(source), Path(destination)
-    name = _checked_type(type_name)
+    name = checked_type(type_name)
     header = read_header(source)
     check_loadable(header)
     if header.num_splits > 1:
@@ -85,7 +87,7 @@ def quantize(
         raise OutputError(f"{destination} cannot be written: {error.strerror or error}.") from None
     try:
         part, log = Path(scratch) / "part.gguf", Path(scratch) / "log.txt"
-        _run(source, part, name, threads, log, progress, cancelled)
+        _run(source, part, name, output_type, threads, log, progress, cancelled)
         read_header(part)  # a full disk can leave a short file behind a status of success
         part.replace(destination)
     except OSError as error:
@@ -95,7 +97,8 @@ def quantize(
     return destination
 
 
-def _checked_type(type_name: str) -> str:
+def checked_type(type_name: str) -> str:
+    """The type's name as llama.cpp writes it. Raises SettingError with the reason."""
     name = type_name.upper()
     if name in _WHY_NOT:
         raise SettingError(f"{name} cannot be written: {_WHY_NOT[name]}. Choose one of {', '.join(_BITS)}.")
@@ -121,17 +124,21 @@ def _run(
     source: Path,
     part: Path,
     name: str,
+    output_type: str | None,
     threads: int,
     log: Path,
     progress: Progress | None,
     cancelled: Callable[[], bool] | None,
 ) -> None:
     ftype = next(number for number, known in FILE_TYPES.items() if known == name)
+    output = -1
+    if output_type is not None:
+        output = next(number for number, known in TENSOR_TYPES.items() if known.name == output_type)
     # The child must find the same edge_spec, wherever this one was imported from.
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-P", "-m", "edge_spec.llama.quantize"]
-    command += [str(source.absolute()), str(part.absolute()), str(ftype), str(threads)]
+    command += [str(source.absolute()), str(part.absolute()), str(ftype), str(output), str(threads)]
 
     def poll() -> None:
         if cancelled is not None and cancelled():
@@ -168,7 +175,7 @@ def _end_orphaned(scratch: Path) -> NoReturn:
 
 def _child() -> int:
     """The child's side: one file, then an exit status; stdout and stderr are the log."""
-    source, part, ftype, threads = sys.argv[1:]
+    source, part, ftype, output, threads = sys.argv[1:]
     parent, scratch = os.getppid(), Path(part).parent
     if sys.platform != "win32":
         watch = (parent, scratch)
@@ -185,6 +192,8 @@ def _child() -> int:
     params = llama_cpp.llama_model_quantize_default_params()
     params.ftype = int(ftype)
     params.nthread = int(threads)
+    if int(output) >= 0:
+        params.output_tensor_type = int(output)
     params.allow_requantize = True
     status = int(llama_cpp.llama_model_quantize(source.encode(), part.encode(), params))
     if sys.platform != "win32" and os.getppid() != parent:  # it ended since the watch last looked

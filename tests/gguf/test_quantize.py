@@ -44,6 +44,13 @@ def test_a_quantised_model_is_quantised_again(tiny_path: Path, tmp_path: Path) -
     assert {tensor.type.name for tensor in header.tensors} >= {"Q4_0", "F32"}
 
 
+def test_the_output_matrix_can_have_a_type_of_its_own(wide: Path, tmp_path: Path) -> None:
+    header = read_header(quantize(wide, tmp_path / "out.gguf", "Q4_0", output_type="Q5_0"))
+    types = {tensor.name: tensor.type.name for tensor in header.tensors}
+    assert types["output.weight"] == "Q5_0"
+    assert types["blk.0.ffn_up.weight"] == "Q4_0"
+
+
 def test_the_destination_is_replaced_only_on_success(wide: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.gguf"
     out.write_bytes(b"what was there")

@@ -19,6 +19,7 @@ from scipy import stats
 
 import edge_spec.verify
 from edge_spec.config import Sampling
+from edge_spec.drafters import TokenMap
 from edge_spec.sampling import SamplerChain, draw, draw_shared, noise, uniforms
 from edge_spec.types import NO_PROPOSAL, Coupling, Dist, Proposal
 from edge_spec.verify import SharedCoupling, cut
@@ -360,3 +361,29 @@ def test_shared_draws_of_two_distributions_agree_at_least_as_often_as_promised()
     coupling = SharedCoupling(seed=12, key=0)
     agree = np.mean([coupling.draw(p, i) == coupling.draw(q, i) for i in range(5_000)])
     assert agree > 0.6 / 1.4
+
+
+# --- a draft with another vocabulary ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("untruncated", [False, True], ids=["sparse", "dense"])
+@pytest.mark.parametrize("masked", [(), (2,)], ids=["trimmed", "trimmed and masked"])
+@pytest.mark.parametrize("num", [1, 3])
+def test_a_draft_with_a_trimmed_vocabulary_leaves_the_law_alone(
+    num: int, masked: tuple[int, ...], untruncated: bool
+) -> None:
+    target_ids = (0, 2, 3)
+    pieces = [b"a", b"b", b"c", b"d", b"e"]
+    mapped = TokenMap(5, target_ids, pieces.__getitem__, lambda: [pieces[i] for i in target_ids], masked)
+    rows = np.random.default_rng(9).normal(size=(7, 3)).astype(np.float32)
+    sampler = SamplerChain(Sampling(temperature=1.0, top_k=0 if untruncated else 2, top_p=1.0, min_p=0.0))
+
+    def q(context: Context) -> Dist:
+        read = [own for token in context for own in mapped.spell(token)]
+        return sampler(mapped.row(rows[(len(read) + sum(read)) % 7]), context)
+
+    target = random_table(num, 5)
+    check_law(target, chain(num, "drawn", q))
+    round_ = speculative_round(target, chain(num, "drawn", q))
+    accepted = {token for tokens, _ in outcomes(lambda rng: round_(rng, ())) for token in tokens[:-1]}
+    assert accepted <= set(target_ids) - set(masked)

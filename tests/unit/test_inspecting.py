@@ -61,6 +61,9 @@ class Draft:
     def __init__(self, *lengths: int) -> None:
         self._plans = [FixedPlanner(length) for length in lengths]
 
+    def observe(self, *_):
+        return ()
+
     def plan(self, *arguments):
         return (self._plans.pop(0) if len(self._plans) > 1 else self._plans[0]).plan(*arguments)
 

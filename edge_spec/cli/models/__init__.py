@@ -12,6 +12,7 @@ COMMANDS = {
     "pairs": "Which models on this machine pair, best first.",
     "verify": "Are the bytes still the ones that were pulled?",
     "rm": "Remove models from the store.",
+    "forge": "Make a faster draft out of a model that is here.",
     "quantize": "Write a model with weights of another type.",
 }
 """The commands and their one-line help; module `edge_spec.cli.models.NAME` holds each as `command`."""

@@ -1,0 +1,113 @@
+"""What a decode of n rows costs on this machine: measured, never modelled.
+
+V(n) is a staircase and not monotone (kernels take rows four or eight at a time and do the rest
+one by one), so every n has its own cell. Cells are measured at load and corrected by every round
+that is really decoded; what no cell knows is interpolated.
+"""
+
+from __future__ import annotations
+
+import bisect
+import statistics
+from collections.abc import Mapping, Sequence
+
+from edge_spec.types import KVCache, Rows
+
+WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 32)
+"""The widths that are measured at load."""
+
+DEPTHS = (0, 512, 2048, 8192, 32768)
+"""Lower ends of the ranges of context length, in cells, that have cells of their own."""
+
+_SPEED_WEIGHT = 0.15
+"""How much one decode moves what is believed of the machine's speed: 90% of a change in 14 decodes."""
+
+_CELL_WEIGHT = 0.05
+_MOST_DRIFT = 0.1
+"""A width is thought to be off by so much at most, however long one decode took."""
+
+_MOST_SURPRISE = 4.0
+"""A decode that took more than so many times what was expected counts as so many times."""
+
+
+class RowCosts:
+    """Seconds of one decode by its number of rows and the cells before it.
+
+    `measured` are seconds by width at a short context. `slowdown` is how much longer than then
+    everything takes now: another process, heat, a longer context. It is what moves first when
+    times change; the shape of the staircase moves slowly.
+    """
+
+    def __init__(self, measured: Mapping[int, float]) -> None:
+        if not measured:
+            raise ValueError("at least one width must have been measured")
+        self.slowdown = 1.0
+        self._cells: list[dict[int, float]] = [dict(measured)] + [{} for _ in DEPTHS[1:]]
+
+    @property
+    def measured(self) -> dict[int, float]:
+        """Seconds by width at a short context, as corrected since."""
+        return dict(self._cells[0])
+
+    def __call__(self, num_rows: int, num_cells: int = 0) -> float:
+        """Expected seconds of a decode of `num_rows` rows behind `num_cells` cells."""
+        return self.slowdown * self._steady(num_rows, num_cells)
+
+    def observe(self, num_rows: int, num_cells: int, seconds: float) -> None:
+        """A decode took so long."""
+        expected = self(num_rows, num_cells)
+        surprise = min(max(seconds / expected, 1 / _MOST_SURPRISE), _MOST_SURPRISE)
+        self.slowdown *= 1 + _SPEED_WEIGHT * (surprise - 1)
+        before = self._steady(num_rows, num_cells)
+        # A sudden change is the machine's, not this width's.
+        left = min(max(surprise * expected / (self.slowdown * before), 1 - _MOST_DRIFT), 1 + _MOST_DRIFT)
+        self._cells[_depth(num_cells)][num_rows] = before * (1 + _CELL_WEIGHT * (left - 1))
+
+    def _steady(self, num_rows: int, num_cells: int) -> float:
+        """Without the slowdown; a depth that has seen nothing of a width asks the one above it."""
+        for depth in range(_depth(num_cells), 0, -1):
+            if num_rows in self._cells[depth]:
+                return self._cells[depth][num_rows]
+        cells = self._cells[0]
+        if num_rows in cells:
+            return cells[num_rows]
+        widths = sorted(cells)
+        place = bisect.bisect(widths, num_rows)
+        if place == 0:
+            return cells[widths[0]]
+        low = widths[place - 1]
+        if place == len(widths):
+            return cells[low] * num_rows / low
+        high = widths[place]
+        return cells[low] + (cells[high] - cells[low]) * (num_rows - low) / (high - low)
+
+
+def _depth(num_cells: int) -> int:
+    return bisect.bisect(DEPTHS, num_cells) - 1
+
+
+def measure(
+    cache: KVCache, widths: Sequence[int] = WIDTHS, repetitions: int = 3, *, wanted: bool = True
+) -> dict[int, float]:
+    """Decode each width a few times on the empty sequence 0; returns the median seconds of each.
+
+    `wanted` asks for every row's logits, as verification does; else for the last one's, as
+    drafting does. The widths take turns, so that a slow second spoils none of them. Leaves the
+    cache empty. Raises Cancelled.
+    """
+    num_vocab = cache.num_vocab
+    tokens = [(40 + i) % num_vocab for i in range(max(widths) + 8)]
+    cache.clear()
+    try:
+        cache.append([Rows(0, tokens[:8], 8)])
+        times: dict[int, list[float]] = {width: [] for width in widths}
+        for repetition in range(repetitions + 1):
+            for width in widths:
+                before = cache.busy_s
+                cache.append([Rows(0, tokens[8 : 8 + width], 0 if wanted else width - 1)])
+                if repetition:  # the first round warms up
+                    times[width].append(cache.busy_s - before)
+                cache.rollback(0, 8)
+    finally:
+        cache.clear()
+    return {width: statistics.median(found) for width, found in times.items()}

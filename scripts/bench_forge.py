@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""A step's time and the acceptance of several drafts for one target, in one alternating run.
+
+    scripts/bench_forge.py --target T.gguf --draft D.gguf --draft D-forged.gguf --prompts prompts.jsonl
+
+The target answers the prompts, plainly and with the usual sampler settings; every draft then reads
+those answers, and at each token its distribution is compared with the target's. Give prompts that
+the drafts were not forged with. Steps are one-row decodes, the drafts in turn, so that a machine
+that drifts slows all of them alike; the first draft is what the others are compared with.
+Acceptance is the mean of sum min(p, q); greedy, how often both have the same likeliest token; the
+interval is a bootstrap over prompts of the difference from the first draft.
+"""
+
+from __future__ import annotations
+
+import _bootstrap
+
+if __name__ == "__main__":
+    _bootstrap.enter()
+
+import argparse
+import contextlib
+import json
+import random
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import bench_peers
+
+from edge_spec.api import LoadedModel, token_map
+from edge_spec.cancel import Cancel
+from edge_spec.config import ModelSettings
+from edge_spec.errors import EdgeSpecError
+from edge_spec.forge.gain import best_gain
+from edge_spec.forge.measure import Drafting, acceptance, row_times, step_times
+from edge_spec.forge.samples import Sample, generate_samples, read_prompts
+from edge_spec.models import store
+from edge_spec.models.header import read_header
+from edge_spec.models.pairing import check_pair, raise_if_incompatible
+
+CONTEXT = 2048
+SLOTS = 8
+BOOTSTRAPS = 2000
+
+
+@dataclass(frozen=True)
+class Result:
+    """One draft's figures; `by_prompt` has the acceptance on each prompt's answer."""
+
+    file: str
+    bytes: int
+    step_ms: float
+    sampled: float
+    greedy: float
+    speedup: float
+    draft_max: int
+    by_prompt: list[float]
+
+
+def load(path: Path, slots: int, threads: int | None) -> LoadedModel:
+    settings = ModelSettings(path, context_size=CONTEXT, num_slots=slots, threads=threads)
+    return LoadedModel(settings, read_header(path), Cancel(), lambda _fraction: None)
+
+
+def weighted(values: Sequence[float], samples: Sequence[Sample]) -> float:
+    """The mean over all tokens of all answers, from each answer's own."""
+    counts = [len(sample.token_ids) for sample in samples]
+    return sum(value * count for value, count in zip(values, counts, strict=True)) / sum(counts)
+
+
+def interval(base: Sequence[float], other: Sequence[float], seed: int) -> tuple[float, float]:
+    """95% of the mean difference when the prompts are drawn again."""
+    rng = random.Random(seed)
+    differences = [b - a for a, b in zip(base, other, strict=True)]
+    means = sorted(statistics.fmean(rng.choices(differences, k=len(differences))) for _ in range(BOOTSTRAPS))
+    return means[int(0.025 * BOOTSTRAPS)], means[int(0.975 * BOOTSTRAPS)]
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Step time and acceptance of several drafts, in turn.")
+    add = parser.add_argument
+    add("--target", required=True)
+    add("--draft", action="append", required=True, help="again for another; the first is the base")
+    add("--prompts", type=Path, required=True, help="JSONL with messages, or a prompt, a line")
+    add("--limit", type=int, help="only so many prompts, evenly spread over the file")
+    add("--max-tokens", type=int, default=64, help="of each answer")
+    add("--steps", type=int, default=100, help="timed steps of each draft")
+    add("--rows", type=int, default=9, help="the target is timed with 1 to so many rows")
+    add("--threads", type=int)
+    add("--seed", type=int, default=1, help="of the bootstrap")
+    add("--json", type=Path, help="write the record to this file")
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = parse_arguments()
+    prompts = read_prompts(options.prompts)
+    if options.limit is not None and options.limit < len(prompts):
+        prompts = [prompts[i * len(prompts) // options.limit] for i in range(options.limit)]
+    target_path = store.resolve(options.target)
+    paths = [store.resolve(draft) for draft in options.draft]
+    header = read_header(target_path)
+    reports = [check_pair(header, read_header(path)) for path in paths]
+    for report in reports:
+        raise_if_incompatible(report)
+    with contextlib.ExitStack() as loaded:
+        target = load(target_path, SLOTS, options.threads)
+        loaded.callback(target.close)
+        target_s = row_times(target.cache, options.rows, 5)
+        samples = generate_samples(
+            target, prompts, options.max_tokens, lambda done, of: say(f"answered {done} of {of}")
+        )
+        drafts = []
+        for path, report in zip(paths, reports, strict=True):
+            model = load(path, 1, options.threads)
+            loaded.callback(model.close)
+            mapped = token_map(report, target.model, model.header, model.model)
+            drafts.append(Drafting(model.cache, mapped, target.model.num_vocab))
+        steps_s = step_times([draft.cache for draft in drafts], options.steps)
+        results = []
+        for path, draft, step_s in zip(paths, drafts, steps_s, strict=True):
+            found = [acceptance(draft, [sample]) for sample in samples]
+            sampled = weighted([one.sampled for one in found], samples)
+            gain = best_gain(sampled, step_s, target_s)
+            results.append(
+                Result(
+                    file=path.name,
+                    bytes=path.stat().st_size,
+                    step_ms=step_s * 1e3,
+                    sampled=sampled,
+                    greedy=weighted([one.greedy for one in found], samples),
+                    speedup=gain.speedup,
+                    draft_max=gain.length,
+                    by_prompt=[one.sampled for one in found],
+                )
+            )
+            say(f"read by {path.name}")
+    positions = sum(len(sample.token_ids) for sample in samples)
+    print(table(results, positions, options.seed))
+    rows = ", ".join(f"{seconds * 1e3:.1f}" for seconds in target_s)
+    print(f"\nThe target's time for 1, 2, ... rows in ms: {rows}")
+    if options.json:
+        record: dict[str, Any] = {
+            "target": bench_peers.file_record(target_path),
+            "drafts": [asdict(result) for result in results],
+            "target_ms": [seconds * 1e3 for seconds in target_s],
+            "positions": positions,
+            "machine": bench_peers.machine(),
+            "settings": {
+                "max_tokens": options.max_tokens,
+                "steps": options.steps,
+                "threads": options.threads,
+                "prompts": len(samples),
+                "seed": options.seed,
+            },
+        }
+        options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def table(results: Sequence[Result], positions: int, seed: int) -> str:
+    """Markdown, the first draft as the base."""
+    base = results[0]
+    lines = [
+        f"| draft | MB | ms a step | faster | acceptance ({positions} tokens) | difference, 95% "
+        "| greedy | expected | K |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for result in results:
+        low, high = interval(base.by_prompt, result.by_prompt, seed)
+        change = f"{result.sampled - base.sampled:+.3f} ({low:+.3f} to {high:+.3f})"
+        cells = (
+            result.file,
+            f"{result.bytes / 1e6:.0f}",
+            f"{result.step_ms:.2f}",
+            f"{base.step_ms / result.step_ms:.2f}x",
+            f"{result.sampled:.3f}",
+            "" if result is base else change,
+            f"{result.greedy:.3f}",
+            f"{result.speedup:.2f}x",
+            str(result.draft_max),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except EdgeSpecError as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,198 @@
+"""The planner that decides by measured costs, the n-gram drafter, and both in the engine."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from edge_spec.acceptance import AcceptanceRates
+from edge_spec.auto_planner import AutoPlanner, Knowledge, best_length
+from edge_spec.config import GREEDY, Sampling
+from edge_spec.costs import RowCosts, measure
+from edge_spec.drafters import Cascade, ModelDrafter, NgramDrafter
+from edge_spec.engine import Engine
+from edge_spec.events import Drafted, Finished, Notice, Verified
+from edge_spec.sampling import SamplerChain, top_gap
+from edge_spec.target import ModelTarget
+from edge_spec.testing import TableCache, TableModel
+from edge_spec.types import Slot, Timers
+from edge_spec.verify import make_coupling
+
+P = TableModel(12, seed=1)
+STAIRS = {1: 1.0, 2: 1.6, 3: 2.0, 4: 1.6, 5: 2.4, 8: 2.6, 16: 5.0, 32: 10.0}
+WARM = Sampling(temperature=0.9, top_k=8, top_p=0.97, min_p=0.01)
+
+
+class TimedCache(TableCache):
+    """A table whose decodes take what a staircase says, in pretended seconds."""
+
+    def __init__(self, model, stairs, **options):
+        super().__init__(model, **options)
+        self.stairs = RowCosts(stairs)
+        self.slow = 1.0
+
+    def append(self, parts, min_rows=1):
+        rows = super().append(parts, min_rows)
+        self.busy_s += self.slow * self.stairs(sum(len(part.tokens) for part in parts))
+        return rows
+
+
+def rig(draft, *, step=0.1, knowledge=None, timers=None):
+    timers = timers or Timers()
+    target = TimedCache(P, STAIRS, context_size=4096)
+    drafts = TimedCache(draft, {1: step, 32: 32 * step}, context_size=4096) if draft else None
+    knowledge = knowledge or Knowledge(
+        RowCosts(STAIRS), RowCosts({1: step, 32: 32 * step}) if draft else None
+    )
+    model = None
+    if drafts is not None:
+        model = ModelDrafter(drafts, P.num_vocab, timers, on_decode=knowledge.draft.observe)
+    planner = AutoPlanner(knowledge)
+    engine = Engine(
+        ModelTarget(target, timers, knowledge.verify.observe), Cascade(NgramDrafter(timers), model), planner,
+        timers,
+    )  # fmt: skip
+    return engine, planner, target, drafts
+
+
+def slot(prompt=(1, 2, 3), *, max_tokens=200, sampling=GREEDY, coupling="shared", seed=7):
+    chain = SamplerChain(sampling)
+    return Slot(
+        0,
+        list(prompt),
+        len(prompt),
+        max_tokens,
+        make_coupling(coupling, seed, 0),
+        chain,
+        chain,
+        lambda _t: None,
+    )
+
+
+def text(events):
+    return [token for e in events if isinstance(e, Verified) for token in e.verdict.tokens]
+
+
+# -- costs
+
+
+def test_a_width_between_two_that_were_measured_is_interpolated_and_one_beyond_scaled():
+    costs = RowCosts({1: 1.0, 4: 2.5, 8: 2.0})
+    assert [costs(n) for n in (1, 2, 4, 6, 8, 16)] == [1.0, 1.5, 2.5, 2.25, 2.0, 4.0]
+
+
+def test_a_machine_that_halves_its_speed_is_believed_within_twenty_decodes():
+    costs = RowCosts(STAIRS)
+    for _ in range(20):
+        costs.observe(4, 100, 2 * STAIRS[4])
+    assert costs(4) == pytest.approx(2 * STAIRS[4], rel=0.1)
+    assert costs(1) == pytest.approx(2.0, rel=0.1), "the other widths are slower, too"
+
+
+def test_a_width_that_always_takes_longer_than_thought_is_learned_alone():
+    costs = RowCosts(STAIRS)
+    for _ in range(400):
+        costs.observe(1, 100, STAIRS[1])
+        costs.observe(8, 100, 2 * STAIRS[8])
+    assert costs(8) / costs(1) == pytest.approx(2 * STAIRS[8], rel=0.1)
+
+
+def test_costs_are_measured_by_decoding_every_width():
+    cache = TimedCache(P, STAIRS)
+    assert measure(cache, (1, 2, 4, 8)) == pytest.approx({n: STAIRS[n] for n in (1, 2, 4, 8)})
+    assert cache.length(0) == 0
+
+
+# -- choosing
+
+
+def test_the_best_length_looks_beyond_a_stair_that_does_not_pay():
+    extra = {1: 0.9, 2: 1.4, 3: 0.8}
+    best = best_length(lambda _i: 0.7, extra.__getitem__, 1.0, 3)
+    assert (best.length, best.tokens) == (3, pytest.approx(0.7 + 0.49 + 0.343))
+    assert best_length(lambda _i: 0.3, extra.__getitem__, 1.0, 3).length == 0
+
+
+def test_rates_follow_what_was_judged_and_start_from_their_prior():
+    rates = AcceptanceRates([0.2, 0.8])
+    assert [rates(0), rates(1), rates(7)] == pytest.approx([0.2, 0.8, 0.8])
+    for _ in range(200):
+        rates.observe(0, accepted=True)
+    assert rates(0) > 0.94
+    restored = AcceptanceRates([0.2, 0.8])
+    restored.restore(rates.state())
+    assert 0.85 < restored(0) < rates(0), "what was learned on another text counts for half"
+
+
+def test_the_gap_is_between_the_two_best_logits():
+    row = np.full(3000, -5, np.float32)
+    row[[7, 2999]] = 3.0, 4.5
+    assert top_gap(row) == 1.5
+
+
+# -- in the engine
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.6, 0.9, 1.0])
+@pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "shared"])
+def test_text_is_the_plain_text_whatever_the_planner_does(sampling, weight):
+    draft = TableModel(12, seed=2).blend(P, weight)
+    plain = Engine(
+        ModelTarget(TableCache(P, context_size=4096), Timers()),
+        Cascade(NgramDrafter(Timers()), None),
+        _Never(),
+        Timers(),
+    )
+    expected = text(plain.generate([slot(sampling=sampling)]))
+    assert len(expected) == 200
+    for model in (draft, None):
+        assert text(rig(model)[0].generate([slot(sampling=sampling)])) == expected
+
+
+class _Never:
+    state, reason = "off", ""
+
+    def plan(self, slots, num_pending, num_allowed, num_rows, outlooks):
+        from edge_spec.types import Budget
+
+        return [Budget(pending, 0) for pending in num_pending]
+
+    def observe(self, *_):
+        return ()
+
+
+def run_seconds(draft, step, max_tokens=400, sampling=WARM):
+    engine, planner, target, drafts = rig(draft, step=step)
+    events = list(engine.generate([slot(max_tokens=max_tokens, sampling=sampling)]))
+    return target.busy_s + drafts.busy_s, planner, events
+
+
+def test_a_draft_that_never_agrees_costs_next_to_nothing():
+    seconds, planner, events = run_seconds(TableModel(12, seed=99).blend(P, -1.0), 0.3)
+    assert planner.state == "auto-off"
+    assert seconds < 1.06 * 400
+    told = [e.text for e in events if isinstance(e, Notice)]
+    assert len(told) == 1 and "off: needs" in told[0] and "acceptance here, has" in told[0]
+
+
+def test_a_draft_that_always_agrees_is_used_up_to_the_best_stair():
+    seconds, planner, events = run_seconds(P, 0.05)
+    assert planner.state == "on"
+    assert seconds < 0.47 * 400, "3 drafted for 0.15, 4 rows for 1.6: 0.44 a token at best"
+    assert not [e for e in events if isinstance(e, Notice)]
+
+
+def test_text_that_repeats_itself_is_copied_without_a_model():
+    model = TableModel(12, seed=1, order=1)
+    timers = Timers()
+    knowledge = Knowledge(RowCosts(STAIRS), None)
+    target = TimedCache(model, STAIRS, context_size=4096)
+    engine = Engine(
+        ModelTarget(target, timers, knowledge.verify.observe), Cascade(NgramDrafter(timers), None),
+        AutoPlanner(knowledge), timers,
+    )  # fmt: skip
+    events = list(engine.generate([slot(max_tokens=300)]))
+    stats = next(e for e in events if isinstance(e, Finished)).stats
+    assert stats.completion_tokens == 300
+    assert target.busy_s < 0.5 * 300, "a greedy walk over single tokens soon goes in a circle"
+    assert {e.proposal.source for e in events if isinstance(e, Drafted)} == {"ngram"}
