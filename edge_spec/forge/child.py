@@ -89,7 +89,6 @@ def main() -> None:
 def _forge(request: ForgeRequest, cancel: Cancel, teller: _Teller) -> Forge:
     from edge_spec.forge.job import Forge, ForgeSettings
     from edge_spec.forge.samples import built_in_prompts
-
     from edge_spec.llama.quantize import checked_type
     from edge_spec.models import store
 

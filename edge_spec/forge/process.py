@@ -148,7 +148,6 @@ def _understood(line: bytes, tell: Callable[[ForgeStatus | ForgeStep], None]) ->
 def _clear_up() -> None:
     """What a child left that was killed or crashed."""
     from edge_spec.forge.scratch import clear_orphans
-
     from edge_spec.models.store import store_path
 
     with contextlib.suppress(OSError):

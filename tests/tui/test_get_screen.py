@@ -23,13 +23,8 @@ PAIRS = [
     CataloguePair("tiny", "A small one", "smol", None, 98_000_000, 98_000_000, "Apache-2.0"),
     CataloguePair("huge", "Two [red] giants", "giant", "dwarf", 0, 0, "MIT", sized=False),
 ]
-PREVIEW = PullPreview(
-    ("me/some-GGUF:Q4_K_M",),
-    1_100_000_000,
-    1_100_000_000,
-    "MIT",
-    ("Of [red] me/some-GGUF, Q4_K_M is taken.",),
-)
+NOTES = ("Of [red] me/some-GGUF, Q4_K_M is taken.",)
+PREVIEW = PullPreview(("me/some-GGUF:Q4_K_M",), 1_100_000_000, 1_100_000_000, "MIT", NOTES)
 
 
 @pytest.fixture(autouse=True)

@@ -60,7 +60,8 @@ DRAFTS = [
                 ("The chat templates differ; only the target's is used.",), 3, 0.36, True),
     DraftChoice(MODELS[3], "use a draft-free drafter instead", None, (), 0, 3.9, False),
     DraftChoice(MODELS[4], "does not pair",
-                "The target's tokenizer is BPE (gpt2) but the draft's is SentencePiece (llama).", (), 0, 2.1, True),
+                "The target's tokenizer is BPE (gpt2) but the draft's is SentencePiece (llama).", (), 0, 2.1,
+                True),
 ]  # fmt: skip
 G = 10**9
 PLAN = MemoryPlan(
