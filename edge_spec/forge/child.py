@@ -102,6 +102,7 @@ def _forge(request: ForgeRequest, cancel: Cancel, teller: _Teller) -> Forge:
         type_name=kind if kind in ("auto", "keep") else checked_type(kind),
         num_tokens=request.num_tokens,
         num_dropped=request.num_dropped,
+        sample_tokens=request.sample_tokens,
         force=True,
     )
     return Forge(settings, cancel, teller)

@@ -29,7 +29,7 @@ class ForgeRequest:
 
     `type_name` is "auto" (the best of several, measured), "keep", or a type. `num_tokens` None is
     chosen by measuring, 0 leaves the vocabulary whole; `num_dropped` None is chosen, 0 leaves all
-    layers. The file goes into the store.
+    layers. The target writes `sample_tokens` to each sample prompt. The file goes into the store.
     """
 
     target: str
@@ -37,6 +37,7 @@ class ForgeRequest:
     type_name: str = "auto"
     num_tokens: int | None = None
     num_dropped: int | None = 0
+    sample_tokens: int = 64
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def ignore(_what: ForgeStatus | ForgeStep) -> None:
 
 def test_a_draft_is_made_its_steps_are_told_and_it_can_be_chosen(store: Path) -> None:
     told: list[ForgeStatus | ForgeStep] = []
-    request = ForgeRequest("target", "draft", "Q8_0", num_tokens=0)
+    request = ForgeRequest("target", "draft", "Q8_0", num_tokens=0, sample_tokens=8)
     result = edge_spec.forge_draft(request, told.append, lambda: False)
     assert result.path == store / "draft-forged-q8_0.gguf"
     assert [step.name for step in result.steps] == ["as given", "as Q8_0"]
@@ -78,7 +78,7 @@ def test_a_forging_that_is_stopped_leaves_nothing(store: Path) -> None:
             stop.set()
 
     with pytest.raises(Cancelled):
-        edge_spec.forge_draft(ForgeRequest("target", "draft"), tell, stop.is_set)
+        edge_spec.forge_draft(ForgeRequest("target", "draft", sample_tokens=8), tell, stop.is_set)
     assert names(store) == GIVEN
     assert not psutil.Process().children()
 
@@ -90,8 +90,8 @@ def test_a_crash_is_told_and_leaves_nothing(store: Path) -> None:
             for child in psutil.Process().children():
                 child.send_signal(signal.SIGABRT)
 
-    with pytest.raises(EngineCrashedError, match="SIGABRT while forging.*nothing was written"):
-        edge_spec.forge_draft(ForgeRequest("target", "draft"), tell, lambda: False)
+    with pytest.raises(EngineCrashedError, match=r"SIGABRT while forging.*nothing was written"):
+        edge_spec.forge_draft(ForgeRequest("target", "draft", sample_tokens=8), tell, lambda: False)
     assert names(store) == GIVEN
 
 
@@ -100,7 +100,7 @@ def test_nothing_is_left_when_the_parent_is_killed(store: Path) -> None:
     parent = os.fork()
     if not parent:
         try:
-            edge_spec.forge_draft(ForgeRequest("target", "draft"), ignore, lambda: False)
+            edge_spec.forge_draft(ForgeRequest("target", "draft", sample_tokens=8), ignore, lambda: False)
         finally:
             os._exit(0)
     try:

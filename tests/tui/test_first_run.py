@@ -132,7 +132,7 @@ async def test_models_of_other_programs_are_offered_with_the_best_draft_for_them
     monkeypatch.setattr(edge_spec, "drafts_for", lambda _target: drafts)
     async with alone(FirstRunScreen({"context_size": 512})) as (app, pilot):
         await until(pilot, lambda: "of Ollama, already here" in app.text("#first-list"))
-        assert "You have 1 model of other programs" in app.text("#first-intro").replace("\n", " ")
+        assert "There is 1 model of other programs here" in app.text("#first-intro").replace("\n", " ")
         assert not any(name in app.text("#first-list") for name in ("bad", "eyes", "trimmed"))
         # What is recommended stays highlighted, and its plan shown.
         await until(pilot, lambda: "Download: 1.6 GB" in app.text("#first-plan"))

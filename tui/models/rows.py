@@ -55,11 +55,11 @@ def draft_row(target: Choice, draft: Draft, current: PairSpec | None) -> Row:
     choice = draft.choice
     if draft.reason is not None:
         return _row(choice.ref, choice.name, f"✗ {draft.reason}", dimmed=True)
-    share = "" if draft.share is None else f"  reads {draft.share:.0%} of the target's bytes"
-    masked = f"  {draft.verdict.partition('with ')[2]}" if "masked" in draft.verdict else ""
-    sign = "✓" if draft.pays else "! will hardly pay: "
+    share = "" if draft.share is None else f"{draft.share:.0%} of its bytes  "
+    masked = f"{draft.verdict.partition('with ')[2]}  " if "masked" in draft.verdict else ""
+    sign = "✓" if draft.pays else "! hardly pays:"
     in_use = current is not None and current.draft in choice.names and is_target_of(target, current)
-    return _row(choice.ref, choice.name, f"{sign} {choice.facts}{share}{masked}", in_use=in_use)
+    return _row(choice.ref, choice.name, f"{sign} {share}{masked}{choice.facts}", in_use=in_use)
 
 
 def own_draft_row(name: str) -> Row:

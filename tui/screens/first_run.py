@@ -34,7 +34,7 @@ from tui.screens.pick_file import PickFileScreen
 from tui.screens.pull import PullScreen
 
 _INTRO = "There is no model in edge-spec's store yet. Choose what to begin with."
-_HERE: Final = "You have {} of other programs; the first choices use them as they are, with no download."
+_HERE: Final = "{} of other programs here: no download needed."
 _KEYS = "↑↓ move   Enter choose   Esc not now"
 _FILE: Final = "file"
 _FILE_WHERE = "A GGUF file that is already on this machine."
@@ -97,7 +97,8 @@ class FirstRunScreen(ClosingModal[PairSpec | None]):
     @work(thread=True, group="found")
     def _look_for_models(self) -> None:
         models = {str(model.path): model for model in edge_spec.found_models()}
-        usable = [of_model(model) for model in models.values() if model.problem is None]
+        others = [model for model in models.values() if model.place != "store"]
+        usable = [of_model(model) for model in others if model.problem is None]
         found = [models[choice.ref] for choice in targets_of(usable)]
         if found and not get_current_worker().is_cancelled:
             self.post_message(self.Found(found))
@@ -112,7 +113,7 @@ class FirstRunScreen(ClosingModal[PairSpec | None]):
             options.highlighted = options.get_option_index(at.id)
             options.scroll_to_highlight(top=False)
         count = len(event.models)
-        words = _HERE.format(f"{count} model{'' if count == 1 else 's'}")
+        words = _HERE.format("There is 1 model" if count == 1 else f"There are {count} models")
         self.query_one("#first-intro", Static).update(words)
 
     @on(OptionList.OptionHighlighted)

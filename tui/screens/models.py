@@ -144,13 +144,13 @@ class ModelScreen(ClosingModal[PairSpec | None]):
     def compose(self) -> ComposeResult:
         with Vertical(id="models-box"):
             with Horizontal(id="models-lists"):
-                yield FilterList("Target, writes the text", id="targets")
-                yield FilterList("Draft, guesses ahead; best first", id="drafts")
+                yield FilterList("Target, writes", id="targets")
+                yield FilterList("Draft, best first", id="drafts")
             with VerticalScroll(id="models-plan-box", can_focus=False):
                 yield Static("Looking for models.", id="models-plan", markup=False)
             yield Static(
-                f"Enter use   Tab other list   letters filter   {self._keys('pull')} get a model   "
-                f"{self._keys('forge')} faster draft   Esc cancel",
+                f"Enter use  Tab other list  letters filter  {self._keys('pull')} get  "
+                f"{self._keys('forge')} make draft  Esc",
                 id="models-keys",
                 markup=False,
             )
