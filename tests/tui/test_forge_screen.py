@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import edge_spec
-from edge_spec import Cancelled, ForgeRequest, ForgeResult, ForgeStatus, ForgeStep
+from edge_spec import Cancelled, ForgeRequest, ForgeResult, ForgeStatus, ForgeStep, Loading
 from edge_spec.errors import ModelFileError
 from tests.tui.alone import Alone, alone, until
 from tests.tui.conftest import Chat, Chatting
@@ -187,6 +187,25 @@ async def test_the_chat_s_models_are_unloaded_first_and_loaded_again(
         await chat.state("ready")
         assert pairs(script) == [PAIR, PAIR] and chat.texts == ["Hi", "Yes."]
         await chat.ask("And now?")  # the conversation goes on
+
+
+async def test_a_load_under_way_is_broken_off_for_it(
+    chatting: Chatting, script: Script, smith: Smith
+) -> None:
+    gate = Gate()
+    script.loads.append([Loading("target", 0.2), gate])
+    async with chatting(loaded=False) as chat:
+        await chat.until(gate.reached.is_set)
+        await to_forge_screen(chat)
+        assert "unloaded first" in words_of(chat)
+        await chat.press("enter")
+        await chat.until(lambda: smith.requests)
+        assert not chat.told and chat.texts == []
+        await chat.press("escape")
+        await chat.until(lambda: "Stopped" in words_of(chat))
+        await chat.press("escape")
+        await chat.state("ready")
+        assert pairs(script) == [PAIR, PAIR]
 
 
 async def test_a_new_draft_is_loaded_with_the_target(

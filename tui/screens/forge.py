@@ -105,7 +105,8 @@ class ForgeScreen(ClosingModal[Path | None]):
         self._began = 0.0
 
     def compose(self) -> ComposeResult:
-        out_of = self._draft.name if self._draft is not None else "the target itself, with fewer layers"
+        draft = self._draft
+        out_of = f"{draft.name}  {draft.facts}" if draft else "the target itself, with fewer layers"
         with Vertical(id="forge-box"):
             yield Static("Make a faster draft", id="forge-title", markup=False)
             yield Static(
