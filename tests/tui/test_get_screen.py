@@ -15,6 +15,7 @@ from edge_spec import Cancelled, CataloguePair, PullPreview
 from edge_spec.errors import FetchError
 from tests.gguf_maker import make_gguf
 from tests.tui.alone import Alone, alone, until
+from tests.tui.conftest import Chatting
 from tui.screens.get import GetScreen
 from tui.screens.pull import PullScreen
 
@@ -133,3 +134,15 @@ async def test_a_file_is_taken_into_the_store(tmp_path: Path, monkeypatch: pytes
         await until(pilot, lambda: app.results)
         assert app.results == [("mine",)]
         assert [model.name for model in edge_spec.list_models()] == ["mine"]
+
+
+async def test_the_slash_command_looks_its_name_up_and_says_what_came(
+    chatting: Chatting, pulled: list[tuple[str, ...]]
+) -> None:
+    async with chatting() as chat:
+        await chat.enter("/pull me/some-GGUF")
+        await chat.until(lambda: "Enter pull" in str(chat.app.screen.query_one("#get-keys").render()))
+        await chat.press("enter")
+        await chat.until(lambda: chat.told)
+        assert chat.told == ["me/some-GGUF:Q4_K_M is here; F5 chooses models."]
+        assert pulled == [("me/some-GGUF",)]

@@ -476,6 +476,11 @@ async def test_a_tight_plan_says_what_to_lower_and_what_that_saves(
         await until(pilot, lambda: "What is loaded now is freed first." in app.text("#models-plan"))
         words = app.text("#models-plan")
         assert "saves" in words and "(-c " in words and "leave the draft out" in words
+        await pilot.resize_terminal(80, 24)
+        box = app.screen.query_one("#models-plan-box")
+        await until(pilot, lambda: box.max_scroll_y > 0)
+        await pilot.press("ctrl+down", "ctrl+down", "ctrl+up")
+        assert box.scroll_offset.y == 1
         await pilot.press("enter")
         await until(pilot, lambda: app.results)
 

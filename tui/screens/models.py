@@ -149,14 +149,15 @@ class ModelScreen(ClosingModal[PairSpec | None]):
             with VerticalScroll(id="models-plan-box", can_focus=False):
                 yield Static("Looking for models.", id="models-plan", markup=False)
             yield Static(
-                f"Enter use  Tab other list  letters filter  {self._keys('pull')} get  "
+                f"Enter use  Tab lists  letters filter  {self._keys('pull')} get  "
                 f"{self._keys('forge')} make draft  Esc",
                 id="models-keys",
                 markup=False,
             )
 
     def on_mount(self) -> None:
-        self.query_one("#models-box").border_title = Content("Models")
+        box = self.query_one("#models-box")
+        box.border_title, box.border_subtitle = Content("Models"), Content("Ctrl+↑↓ scroll the plan")
         self._list()
 
     # -- what there is
