@@ -32,7 +32,7 @@ class LocalServer(Server):  # type: ignore[misc,unused-ignore]  # Any without th
     async def _make_app(self) -> web.Application:
         app = await super()._make_app()
 
-        @web.middleware
+        @web.middleware  # type: ignore[untyped-decorator,unused-ignore]  # Any without the extra
         async def only_ours(request: web.Request, handler: Handler) -> web.StreamResponse:
             if not self._is_ours(request):
                 raise web.HTTPForbidden(text="This chat is for pages of this machine only.")
