@@ -87,6 +87,8 @@ def to_plain(value: Any) -> Any:
             return str(value)
         case tuple() | list():
             return [to_plain(item) for item in value]
+        case frozenset():
+            return sorted(to_plain(item) for item in value)
         case Mapping():
             return {key: to_plain(item) for key, item in value.items()}
         case _ if dataclasses.is_dataclass(value):
