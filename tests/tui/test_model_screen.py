@@ -479,8 +479,10 @@ async def test_a_tight_plan_says_what_to_lower_and_what_that_saves(
         await pilot.resize_terminal(80, 24)
         box = app.screen.query_one("#models-plan-box")
         await until(pilot, lambda: box.max_scroll_y > 0)
-        await pilot.press("ctrl+down", "ctrl+down", "ctrl+up")
+        await pilot.press("ctrl+down")
         assert box.scroll_offset.y == 1
+        await pilot.press("ctrl+up")
+        assert box.scroll_offset.y == 0
         await pilot.press("enter")
         await until(pilot, lambda: app.results)
 

@@ -371,7 +371,7 @@ class ModelScreen(ClosingModal[PairSpec | None]):
         return "\n".join(lines), plan is not None and not plan.usable
 
     def action_scroll_plan(self, lines: int) -> None:
-        self.query_one("#models-plan-box", VerticalScroll).scroll_relative(y=lines, animate=False)
+        self.query_one("#models-plan-box", VerticalScroll).scroll_relative(y=lines, animate=False, immediate=True)
 
     # -- choosing
 
