@@ -371,7 +371,9 @@ class ModelScreen(ClosingModal[PairSpec | None]):
         return "\n".join(lines), plan is not None and not plan.usable
 
     def action_scroll_plan(self, lines: int) -> None:
-        self.query_one("#models-plan-box", VerticalScroll).scroll_relative(y=lines, animate=False, immediate=True)
+        self.query_one("#models-plan-box", VerticalScroll).scroll_relative(
+            y=lines, animate=False, immediate=True
+        )
 
     # -- choosing
 
