@@ -230,7 +230,18 @@ def _info(pair: Pair, spec: PairSpec) -> PairInfo:
 
 
 def main(load: Load = load) -> None:
-    """Serve on what were stdin and stdout, which belong to nobody else from here on."""
+    """Serve on what were stdin and stdout."""
+    source, sink = private_pipes()
+    try:
+        Server(load, source, sink, leave=lambda: os._exit(0)).run()
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def private_pipes() -> tuple[int, int]:
+    """What were stdin and stdout, which belong to nobody else from here on; a crash is quick and told."""
     source, sink = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -240,12 +251,7 @@ def main(load: Load = load) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _no_core_file()
     faulthandler.enable(all_threads=False)
-    try:
-        Server(load, source, sink, leave=lambda: os._exit(0)).run()
-    except BaseException:
-        traceback.print_exc()
-        sys.stderr.flush()
-        os._exit(1)
+    return source, sink
 
 
 def _no_core_file() -> None:

@@ -19,8 +19,8 @@ _PROGRAM: Final = """
 import sys
 if sys.argv[1] not in sys.path:
     sys.path.insert(0, sys.argv[1])
-from edge_spec.host_child import main
-main()
+import importlib
+importlib.import_module(sys.argv[2]).main()
 """
 
 COMMAND: Final = (sys.executable, "-P", "-c", _PROGRAM, str(Path(__file__).parents[1]))
@@ -38,9 +38,12 @@ _TELLING: Final = re.compile(r"GGML_|CUDA|Vulkan|terminate called|what\(\)|[Ee]r
 
 
 class EngineProcess:
-    """A child that runs the engine. It is started at once; whoever starts it must `close` it."""
+    """A child that runs the engine. It is started at once; whoever starts it must `close` it.
 
-    def __init__(self) -> None:
+    It runs `main` of `module`, which speaks on the two pipes.
+    """
+
+    def __init__(self, module: str = "edge_spec.host_child") -> None:
         # Not a file with a name: several may run, and none may be left over.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  # `close` closes it
         flags = 0
@@ -48,7 +51,7 @@ class EngineProcess:
             flags = subprocess.CREATE_NEW_PROCESS_GROUP
         try:
             self._process = subprocess.Popen(
-                COMMAND,
+                (*COMMAND, module),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
@@ -101,7 +104,9 @@ class EngineProcess:
                 if file is not None:
                     file.close()
 
-    def crash(self, doing: str, nonsense: str = "") -> EngineCrashedError:
+    def crash(
+        self, doing: str, nonsense: str = "", outcome: str = "what was said so far is kept"
+    ) -> EngineCrashedError:
         """What happened to a child that said no more, or said `nonsense`, while `doing` something."""
         if not nonsense:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -124,7 +129,7 @@ class EngineProcess:
         else:
             gist = _gist(log)
             how += f" while {doing}" + (f" ({gist})" if gist and not nonsense else "")
-        return EngineCrashedError(f"The engine {how}; what was said so far is kept.", name, log)
+        return EngineCrashedError(f"The engine {how}; {outcome}.", name, log)
 
     def _read_log(self) -> tuple[str, ...]:
         size = self._log.seek(0, os.SEEK_END)

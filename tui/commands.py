@@ -66,6 +66,8 @@ def _table() -> tuple[Command, ...]:
         c("delete", "alt+d", "Delete this conversation", chat, ("delete",)),
         c("system", "f7", "The system prompt", chat, ("system",), "[TEXT]"),
         c("models", "f5", "Choose models", models, ("model",), "[MODEL]"),
+        c("pull", "alt+u", "Get a model, of the catalogue or the hub", models, ("pull",), "[NAME]"),
+        c("forge", "alt+g", "Make a faster draft for the target", models, ("forge",)),
         c("draft", "alt+m", 'Draft with another model, or with "none"', models, ("draft",), "MODEL"),
         c("speculation", "f4", "Turn speculation off, or on again", drafting, ("speculation",)),
         c("draft-max", "alt+k", "K, the most tokens drafted a round", drafting, ("k",), "N", "draft-max"),

@@ -35,7 +35,7 @@ class Scratch:
         try:
             if self._create:
                 folder.mkdir(parents=True, exist_ok=True)
-            _clear_orphans(folder)
+            clear_orphans(folder)
             self._check_space()
             self._made = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=folder))
         except OSError as error:
@@ -64,7 +64,7 @@ class Scratch:
             )
 
 
-def _clear_orphans(folder: Path) -> None:
+def clear_orphans(folder: Path) -> None:
     for path in folder.glob(f"{_PREFIX}*-*"):
         owner = path.name.removeprefix(_PREFIX).partition("-")[0]
         if owner.isdecimal() and not psutil.pid_exists(int(owner)):

@@ -8,6 +8,7 @@ within limits, each at most once, so links in a circle end; only regular files c
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Iterator
@@ -41,16 +42,21 @@ class FoundFile:
         return self.names[0]
 
 
-def find_files() -> list[FoundFile]:
-    """Every GGUF in the five places, by place and name; a file that is in two counts once."""
+def find_files(only: Literal["store"] | None = None) -> list[FoundFile]:
+    """Every GGUF in the five places, by place and name; a file that is in two counts once.
+
+    With `only` the store alone is looked at, whose names are the same then: it comes first.
+    """
     from edge_spec.models.discovery_ollama import ollama_files
 
     seen: set[tuple[int, int]] = set()
     taken: set[str] = set()
     found: list[FoundFile] = []
-    for file in (*_files("store", _store_folders()), *_files("hub cache", _hub_folders()),
-                 *_files("LM Studio", _lm_studio_folders()), *ollama_files(),
-                 *_files("llama.cpp", _llama_cpp_folders())):  # fmt: skip
+    places = [_files("store", _store_folders())]
+    if only is None:
+        places += [_files("hub cache", _hub_folders()), _files("LM Studio", _lm_studio_folders()),
+                   ollama_files(), _files("llama.cpp", _llama_cpp_folders())]  # fmt: skip
+    for file in itertools.chain.from_iterable(places):
         try:
             state = file.path.stat()
         except OSError:

@@ -89,6 +89,11 @@ def found_models() -> list[FoundModel]:
     return [_found(file) for file in find_files()]
 
 
+def stored_models() -> list[FoundModel]:
+    """Those in our store; the other places are not looked at."""
+    return [_found(file) for file in find_files(only="store")]
+
+
 def found_pairs(models: Iterable[FoundModel]) -> list[FoundPair]:
     """Every two of these models that are not the same, best first, those that do not pair at the end."""
     all_models = list(models)

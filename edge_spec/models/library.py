@@ -16,7 +16,7 @@ from edge_spec.models import inventory, store
 from edge_spec.models.catalogue import Entry, HubEntry, catalogue
 from edge_spec.models.header import read_header
 from edge_spec.models.inventory import FoundModel, FoundPair
-from edge_spec.models.memory import MemoryPlan, Request, advice, plan_memory, this_machine
+from edge_spec.models.memory import MemoryPlan, Request, Saving, advice, plan_memory, savings, this_machine
 from edge_spec.models.pairing import check_files, raise_if_incompatible
 from edge_spec.models.records import records_in
 
@@ -55,7 +55,9 @@ class InstalledModel:
     its header would tell may be None.
 
     `name` loads it everywhere; `place` is where it was found, `kind` what the file is ("model", or
-    what only goes with one), and models with the same `vocabulary` have the same tokens.
+    what only goes with one), and models with the same `vocabulary` have the same tokens. `forged`
+    is the recipe of a draft made here; one that is `trimmed` cannot write every text, so it is no
+    target.
     """
 
     name: str
@@ -72,6 +74,8 @@ class InstalledModel:
     place: str = "store"
     kind: str | None = None
     vocabulary: str | None = None
+    forged: str | None = None
+    trimmed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,8 @@ class CataloguePair:
 class PairEstimate:
     """The memory that a pair will take, in bytes, against what there is; `advice` is a sentence.
 
-    `fits` is false when it probably does not; `plan` has the parts and says whether it is sure.
+    `fits` is false when it probably does not; `plan` has the parts and says whether it is sure, and
+    `savings` are what could be lowered, those first that suffice.
     """
 
     mapped: int
@@ -128,11 +133,26 @@ class PairEstimate:
     fits: bool
     advice: str
     plan: MemoryPlan | None = None
+    savings: tuple[Saving, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class PullPreview:
+    """What a pull would bring: `models` by the names that load them then, `num_bytes` still to be
+    downloaded of `total_bytes`, and `notes`, sentences on what was chosen and why.
+    """
+
+    models: tuple[str, ...]
+    num_bytes: int
+    total_bytes: int
+    licence: str | None
+    notes: tuple[str, ...]
+
+
+@_giving_back
 def installed() -> list[InstalledModel]:
     """Every model in the store, damaged ones included, by file name."""
-    return [model for model in found_models() if model.place == "store"]
+    return [_installed(model) for model in inventory.stored_models()]
 
 
 @_giving_back
@@ -196,6 +216,24 @@ def pull_models(
     return [path for name in names for path in sources.pull(name, on_progress, cancelled)]
 
 
+def preview_pull(name: str, cancelled: Callable[[], bool]) -> PullPreview:
+    """What `pull_models` would bring by this name; the hub is asked if need be, nothing is fetched.
+
+    Raises SettingError, ModelFileError, FetchError and Cancelled.
+    """
+    from edge_spec.models import sources
+
+    plan = sources.plan_pull([name], cancelled)
+    licences = dict.fromkeys(wanted.licence for wanted in plan.wanted if wanted.licence)
+    return PullPreview(
+        models=tuple(wanted.name for wanted in plan.wanted),
+        num_bytes=plan.num_bytes,
+        total_bytes=sum(wanted.size for wanted in plan.wanted),
+        licence=", ".join(licences) or None,
+        notes=tuple(note for wanted in plan.wanted for note in wanted.notes),
+    )
+
+
 @_giving_back
 def estimate_pair(spec: PairSpec) -> PairEstimate:
     """Whether a pair would fit in memory, by its headers.
@@ -204,15 +242,18 @@ def estimate_pair(spec: PairSpec) -> PairEstimate:
     and SettingError.
     """
     requests = memory_requests(spec)
-    plan = plan_memory(requests, this_machine())
+    machine = this_machine()
+    plan = plan_memory(requests, machine)
+    fits = plan.verdict == "fits"
     return PairEstimate(
         mapped=plan.mapped,
         private=plan.private,
         available=plan.machine.available,
         total=plan.machine.total,
-        fits=plan.verdict == "fits",
+        fits=fits,
         advice=advice(requests, plan),
         plan=plan,
+        savings=() if fits else tuple(savings(requests, machine)),
     )
 
 
@@ -252,6 +293,8 @@ def _installed(model: FoundModel) -> InstalledModel:
         place=model.place,
         kind=facts.kind if facts else None,
         vocabulary=facts.vocab.fingerprint[:8] if facts and facts.vocab.has_texts else None,
+        forged=facts.forged if facts else None,
+        trimmed=facts is not None and facts.vocab.target_ids is not None,
     )
 
 

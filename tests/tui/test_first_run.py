@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import edge_spec
-from edge_spec import CataloguePair, PairEstimate, PairSpec
+from edge_spec import CataloguePair, DraftChoice, InstalledModel, PairEstimate, PairSpec
 from edge_spec.errors import ModelFileError
 from tests.tui.alone import alone, until
 from tui.screens.first_run import FirstRunScreen
@@ -40,6 +40,7 @@ def library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, 
         return TOO_LARGE if "big" in spec.target else FITS
 
     monkeypatch.setattr(edge_spec, "catalogue", lambda: [STARTER, TINY])
+    monkeypatch.setattr(edge_spec, "found_models", list)
     monkeypatch.setattr(edge_spec, "store_path", lambda: tmp_path / "not" / "made yet")
     monkeypatch.setattr(edge_spec, "estimate_pair", estimate)
     monkeypatch.setattr(edge_spec, "pull_models", pull)
@@ -103,6 +104,55 @@ async def test_a_pull_that_does_not_happen_leads_back_to_the_choices(monkeypatch
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, FirstRunScreen))
         assert not app.results
+
+
+def _theirs(name: str, place: str, problem: str | None = None, **facts: Any) -> InstalledModel:
+    path = Path("/theirs") / name
+    given = {"kind": "model", **facts}
+    return InstalledModel(
+        name, name, path, 4_700_000_000, "qwen2", "Q4_K_M", 152_064, 32_768, 7_600_000_000, None, problem,
+        place, **given,
+    )  # fmt: skip
+
+
+OLLAMAS = _theirs("qwen2.5:7b [red]", "Ollama")
+SMALL = _theirs("qwen2.5:0.5b", "Ollama")
+UNUSABLE = [
+    _theirs("bad", "LM Studio", "It is truncated."),
+    _theirs("eyes", "LM Studio", kind="mmproj"),
+    _theirs("trimmed", "hub cache", trimmed=True),
+]
+
+
+async def test_models_of_other_programs_are_offered_with_the_best_draft_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drafts = [DraftChoice(SMALL, "pairs", None, (), 0, 0.1, True)]
+    monkeypatch.setattr(edge_spec, "found_models", lambda: [OLLAMAS, *UNUSABLE])
+    monkeypatch.setattr(edge_spec, "drafts_for", lambda _target: drafts)
+    async with alone(FirstRunScreen({"context_size": 512})) as (app, pilot):
+        await until(pilot, lambda: "of Ollama, already here" in app.text("#first-list"))
+        assert "There is 1 model of other programs here" in app.text("#first-intro").replace("\n", " ")
+        assert not any(name in app.text("#first-list") for name in ("bad", "eyes", "trimmed"))
+        # What is recommended stays highlighted, and its plan shown.
+        await until(pilot, lambda: "Download: 1.6 GB" in app.text("#first-plan"))
+        await pilot.press("home")
+        await until(pilot, lambda: "Draft: qwen2.5:0.5b, which is here too." in app.text("#first-plan"))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.results)
+        assert app.results == [PairSpec(str(OLLAMAS.path), str(SMALL.path), {"context_size": 512})]
+
+
+async def test_a_found_model_that_nothing_here_drafts_for_can_be_used_alone_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(edge_spec, "found_models", lambda: [OLLAMAS])
+    monkeypatch.setattr(edge_spec, "drafts_for", lambda _target: [])
+    async with alone(FirstRunScreen()) as (app, pilot):
+        await until(pilot, lambda: "Ollama" in app.text("#first-list"))
+        await pilot.press("home", "enter")  # counts as soon as it is known what drafts for it
+        await until(pilot, lambda: app.results)
+        assert app.results == [PairSpec(str(OLLAMAS.path), None, {})]
 
 
 async def test_escape_means_not_now() -> None:

@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.content import Content
 from textual.pilot import Pilot
 from textual.widgets import Input
 
 import edge_spec
-from edge_spec import CataloguePair, InstalledModel, PairEstimate, PairSpec
+from edge_spec import CataloguePair, DraftChoice, InstalledModel, PairEstimate, PairSpec, PullPreview
 from edge_spec.errors import ModelFileError
+from tests.gguf_maker import make_gguf
 from tests.tui.alone import Alone, alone, until
+from tui.screens.get import GetScreen
 from tui.screens.models import ModelScreen
 from tui.screens.pick_file import PickFileScreen
 from tui.widgets.filter_list import FilterList
@@ -43,7 +46,7 @@ def _ref(name: str) -> str:
 
 @dataclass
 class Library:
-    """The model functions; those that read headers wait while `closed`."""
+    """The model functions; those that read headers wait until it is `open`."""
 
     models: list[InstalledModel] = field(
         default_factory=lambda: [
@@ -58,7 +61,7 @@ class Library:
     )
     is_slow: bool = False
     open: threading.Event = field(default_factory=threading.Event)
-    checked: list[tuple[str, str]] = field(default_factory=list)
+    judged: list[str] = field(default_factory=list)
     pulled: list[tuple[str, ...]] = field(default_factory=list)
     estimate: PairEstimate = FITS
 
@@ -67,9 +70,14 @@ class Library:
             self.open.wait(5)
         return self.models
 
-    def check(self, target: str, draft: str) -> str | None:
+    def drafts_for(self, target: str) -> list[DraftChoice]:
         self.open.wait(5)
-        self.checked.append((target, draft))
+        self.judged.append(target)
+        own = next((model for model in self.models if target in (model.name, str(model.path))), None)
+        drafts = [_judged(own, model) for model in self.models if model is not own and not model.problem]
+        return sorted(drafts, key=lambda draft: (draft.reason is not None, not draft.pays, draft.share))
+
+    def check(self, target: str, draft: str) -> str | None:
         if ("smol" in target) != ("smol" in draft):
             return f'"{Path(draft).stem}" cannot draft for "{Path(target).stem}": the vocabularies differ.'
         return None
@@ -85,11 +93,22 @@ class Library:
         return []
 
 
+def _judged(target: InstalledModel | None, draft: InstalledModel) -> DraftChoice:
+    unlike = target is not None and ("smol" in target.name) != ("smol" in draft.name)
+    share = draft.size / target.size if target is not None else 0.5
+    if unlike:
+        return DraftChoice(draft, "does not pair", "The [red]vocabularies differ.", (), 0, share, True)
+    masked = 3 if draft.name == "qwen-0.5b" else 0
+    verdict = "pairs, with 3 tokens masked" if masked else "pairs"
+    return DraftChoice(draft, verdict, None, ("The chat templates differ.",), masked, share, share < 1)
+
+
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     library = Library()
     library.open.set()
-    monkeypatch.setattr(edge_spec, "list_models", library.installed)
+    monkeypatch.setattr(edge_spec, "found_models", library.installed)
+    monkeypatch.setattr(edge_spec, "drafts_for", library.drafts_for)
     monkeypatch.setattr(edge_spec, "catalogue", lambda: [HERE, AWAY])
     monkeypatch.setattr(edge_spec, "check_models", library.check)
     monkeypatch.setattr(edge_spec, "estimate_pair", library.estimate_pair)
@@ -113,10 +132,13 @@ def _is_listed(app: Alone) -> bool:
     return "file" in _keys(app, "targets")
 
 
+def _is_judged(app: Alone) -> bool:
+    return "file" in _keys(app, "drafts")
+
+
 async def test_the_pair_in_use_is_highlighted_and_marked(library: Library) -> None:
     async with alone(ModelScreen(CURRENT)) as (app, pilot):
-        await until(pilot, lambda: _is_listed(app))
-        await pilot.pause()
+        await until(pilot, lambda: _is_listed(app) and _is_judged(app))
         assert _list(app, "targets").key == f"model {_ref('qwen-1.5b')}"
         assert _list(app, "drafts").key == _ref("qwen-0.5b")
         marked = [key for key in _keys(app, "targets") if "in use" in _row(app, "targets", key)]
@@ -128,32 +150,43 @@ def _keys(app: Alone, role: str) -> list[str]:
     return [str(option.id) for option in _list(app, role).options]
 
 
-async def test_drafts_are_sorted_and_each_says_why_not(library: Library) -> None:
+async def test_drafts_come_best_first_and_the_others_say_why_not(library: Library) -> None:
     async with alone(ModelScreen(CURRENT)) as (app, pilot):
-        await until(pilot, lambda: _is_listed(app) and len(library.checked) >= 5)
-        await until(pilot, lambda: "differ" in _row(app, "drafts", _ref("smol")))
+        await until(pilot, lambda: _is_judged(app))
         names = [Path(key).stem for key in _keys(app, "drafts")]
-        # usable by size, those no smaller than the target last; then what cannot draft
-        assert names == ["none", "qwen-0.5b", "qwen-1.5b", "qwen-7b", "broken [red]", "smol", "file"]
-        assert _row(app, "drafts", _ref("smol")).endswith("✗ the vocabularies differ.")
-        assert "no smaller than the target" in _row(app, "drafts", _ref("qwen-7b"))
-        assert "truncated" in _row(app, "drafts", _ref("broken [red]"))
+        assert names == ["qwen-0.5b", "qwen-7b", "none", "forge", "file", "smol", "broken [red]"]
+        assert "✓ 45% of its bytes  3 tokens masked  Q4_0" in _row(app, "drafts", _ref("qwen-0.5b"))
+        assert "! hardly pays: 364% of its bytes" in _row(app, "drafts", _ref("qwen-7b"))
+        assert _row(app, "drafts", _ref("smol")).endswith("✗ The [red]vocabularies differ.")
+        assert "✗ /store/broken [red].gguf is truncated" in _row(app, "drafts", _ref("broken [red]"))
+        prompt = _list(app, "drafts").get_option(_ref("smol")).prompt
+        assert isinstance(prompt, Content)
+        assert {str(span.style) for span in prompt.spans} == {"dim"}
+
+
+async def test_the_words_about_a_pair_are_its_verdict_its_notes_and_the_memory(library: Library) -> None:
+    async with alone(ModelScreen(CURRENT)) as (app, pilot):
+        await until(pilot, lambda: "it fits" in app.text("#models-plan"))
+        words = app.text("#models-plan")
+        assert "✓ pairs, with 3 tokens masked: qwen-0.5b drafts for qwen-1.5b" in words
+        assert "The chat templates differ." in words
 
 
 async def test_enter_takes_the_selection_with_the_options_in_use(library: Library) -> None:
     async with alone(ModelScreen(CURRENT)) as (app, pilot):
         await until(pilot, lambda: _is_listed(app))
+        await until(pilot, lambda: _is_judged(app))
         await pilot.press("down")  # qwen-7b
-        await until(pilot, lambda: _list(app, "targets").key == f"model {_ref('qwen-7b')}")
-        await pilot.press("tab", "home", "down", "enter")
+        await until(pilot, lambda: _ref("qwen-1.5b") in _keys(app, "drafts"))
+        await pilot.press("tab", "home", "enter")
         await until(pilot, lambda: app.results)
         assert app.results == [PairSpec(_ref("qwen-7b"), _ref("qwen-0.5b"), {"context_size": 2048})]
 
 
 async def test_without_a_draft(library: Library) -> None:
     async with alone(ModelScreen(CURRENT)) as (app, pilot):
-        await until(pilot, lambda: _is_listed(app))
-        await pilot.press("tab", "home", "enter")
+        await until(pilot, lambda: _is_judged(app))
+        await pilot.press("tab", "down", "down", "enter")
         await until(pilot, lambda: app.results)
         assert app.results == [PairSpec(_ref("qwen-1.5b"), None, {"context_size": 2048})]
 
@@ -191,9 +224,10 @@ async def test_a_damaged_file_says_what_is_wrong_and_is_not_chosen(library: Libr
 
 async def test_a_draft_that_does_not_pair_is_not_chosen_and_says_why(library: Library) -> None:
     async with alone(ModelScreen(CURRENT)) as (app, pilot):
-        await until(pilot, lambda: _is_listed(app))
+        await until(pilot, lambda: _is_judged(app))
         await pilot.press("tab", *"smol", "enter")
         await until(pilot, lambda: "cannot draft for" in app.text("#models-plan"))
+        assert "The [red]vocabularies differ." in app.text("#models-plan")
         await pilot.press("enter")
         await pilot.pause()
         assert not app.results
@@ -231,53 +265,39 @@ async def test_keys_work_while_files_are_looked_at(library: Library) -> None:
     async with alone(ModelScreen(None)) as (app, pilot):
         await until(pilot, lambda: _is_listed(app))
         await pilot.pause(0.3)
-        await pilot.press("end", "up")
+        await pilot.press("end", "up", "up")
         assert _list(app, "targets").key == f"model {_ref('model-199')}"
         assert "Looking at the files" in app.text("#models-plan")
         await pilot.press("enter")  # counts as soon as it is known whether that can be used
         assert not app.results
         library.open.set()
         await until(pilot, lambda: app.results)
-        assert app.results == [PairSpec(_ref("model-199"), None, {})]
+        (spec,) = app.results  # with the draft that goes with it
+        assert (spec.target, spec.draft) == (_ref("model-199"), _ref("model-000"))
 
 
-async def test_moving_on_ends_the_checks_of_the_target_before(library: Library) -> None:
-    library.models = [_model(f"model-{number:03}", 10**9 + number) for number in range(200)]
-    library.open.clear()
-    async with alone(ModelScreen(None)) as (app, pilot):
-        await until(pilot, lambda: _is_listed(app))
-        await pilot.press("end", "up")
-        await pilot.pause(0.3)
-        await pilot.press("up")
-        await pilot.pause(0.3)
-        library.open.set()
-        await until(pilot, lambda: len(library.checked) >= 200)
-        of_first = [draft for target, draft in library.checked if target == _ref("model-199")]
-        assert len(of_first) <= 1
-
-
-async def test_results_keep_the_highlight_where_it_is(library: Library) -> None:
+async def test_what_was_found_out_late_is_of_the_target_that_is_highlighted(library: Library) -> None:
     library.open.clear()
     async with alone(ModelScreen(CURRENT)) as (app, pilot):
         await until(pilot, lambda: _is_listed(app))
-        await pilot.press("tab", *"smol")
-        await pilot.press("escape")
-        await pilot.pause(0.3)
-        assert _list(app, "drafts").key == _ref("smol")
-        library.open.set()
-        await until(pilot, lambda: "differ" in _row(app, "drafts", _ref("smol")))
-        assert _list(app, "drafts").key == _ref("smol")
-
-
-async def test_enter_counts_even_if_other_drafts_become_known_first(library: Library) -> None:
-    library.open.clear()
-    async with alone(ModelScreen(CURRENT)) as (app, pilot):
-        await until(pilot, lambda: _is_listed(app))
+        await pilot.press("end", "up", "up", "up")
+        assert _list(app, "targets").key == f"model {_ref('smol')}"
         screen = app.screen
         assert isinstance(screen, ModelScreen)
+        screen.post_message(ModelScreen.Judged(_ref("qwen-1.5b"), []))
+        await pilot.pause()
+        assert _keys(app, "drafts") == ["judging"]
+        library.open.set()
+        await until(pilot, lambda: _is_judged(app))
+        assert "✗" in _row(app, "drafts", _ref("qwen-7b"))
+
+
+async def test_enter_counts_while_drafts_are_still_looked_for(library: Library) -> None:
+    library.open.clear()
+    async with alone(ModelScreen(CURRENT)) as (app, pilot):
+        await until(pilot, lambda: _is_listed(app))
         await pilot.press("enter")
-        screen.post_message(ModelScreen.Checked(_ref("qwen-1.5b"), {_ref("smol"): "they differ."}))
-        await until(pilot, lambda: "differ" in _row(app, "drafts", _ref("smol")))
+        await pilot.pause(0.3)
         assert not app.results
         library.open.set()
         await until(pilot, lambda: app.results)
@@ -330,15 +350,16 @@ async def test_a_file_from_elsewhere_can_be_the_target(library: Library, tmp_pat
         await until(pilot, lambda: _list(app, "targets").key == f"model {tmp_path}/own.gguf")
         await pilot.press("enter")
         await until(pilot, lambda: app.results)
-        assert app.results == [PairSpec(f"{tmp_path}/own.gguf", None, {"context_size": 2048})]
+        # with the best draft for it
+        assert app.results == [PairSpec(f"{tmp_path}/own.gguf", _ref("qwen-0.5b"), {"context_size": 2048})]
 
 
 async def test_a_file_from_elsewhere_can_be_the_draft_if_it_pairs(library: Library, tmp_path: Path) -> None:
     for name in ("own.gguf", "smol-own.gguf"):
         (tmp_path / name).write_bytes(b"x")
     async with alone(ModelScreen(CURRENT)) as (app, pilot):
-        await until(pilot, lambda: _is_listed(app))
-        await pilot.press("tab", "end", "enter")
+        await until(pilot, lambda: _is_judged(app))
+        await pilot.press("tab", *"another", "enter")
         await _type_path(app, pilot, tmp_path / "smol-own.gguf")
         await until(pilot, lambda: "cannot draft for" in app.text("#pick-words"))
         await _type_path(app, pilot, tmp_path / "own.gguf")
@@ -372,3 +393,104 @@ async def test_a_click_moves_and_a_second_click_chooses(library: Library) -> Non
         await pilot.pause(0.6)  # not a double click
         await pilot.click("#targets", offset=(5, 2))
         await until(pilot, lambda: app.results)
+
+
+# -- getting and making models
+
+
+async def test_a_model_got_by_its_name_is_highlighted_then(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preview = PullPreview(("me/new-GGUF:Q4_0",), 7, 7, None, ())
+    monkeypatch.setattr(edge_spec, "preview_pull", lambda _name, _cancelled: preview)
+    async with alone(ModelScreen(CURRENT)) as (app, pilot):
+        await until(pilot, lambda: _is_judged(app))
+        await pilot.press("alt+u")
+        await until(pilot, lambda: isinstance(app.screen, GetScreen))
+        library.models.append(_model("me/new-GGUF:Q4_0", 900_000_000))
+        await pilot.press(*"me/new-GGUF", "enter")
+        await until(pilot, lambda: "Enter pull" in app.text("#get-keys"))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, ModelScreen))
+        await until(pilot, lambda: _list(app, "targets").key == f"model {_ref('me/new-GGUF:Q4_0')}")
+        assert library.pulled == [("me/new-GGUF",)]
+
+
+async def test_the_row_for_getting_a_model_does_what_its_key_does(library: Library) -> None:
+    async with alone(ModelScreen(CURRENT)) as (app, pilot):
+        await until(pilot, lambda: _is_judged(app))
+        await pilot.press("end", "up", "enter")
+        await until(pilot, lambda: isinstance(app.screen, GetScreen))
+
+
+# -- with real files
+
+
+@pytest.fixture
+def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store with a target, a draft, one with a token of another text, a stranger and a damaged
+    file; LM Studio has a model too."""
+    store = tmp_path / "store"
+    store.mkdir()
+    make_gguf(store / "target.gguf", layers=4, width=64)
+    make_gguf(store / "draft.gguf")
+    make_gguf(store / "masked.gguf", layers=1, changed_token=270)
+    make_gguf(store / "stranger.gguf", tokenizer="spm")
+    (store / "damaged.gguf").write_bytes(b"GGUF")
+    home = Path.home()
+    theirs = home / ".lmstudio" / "models" / "someone" / "theirs-GGUF"
+    theirs.mkdir(parents=True)
+    make_gguf(theirs / "theirs-F32.gguf", layers=1)
+    monkeypatch.setattr(edge_spec, "catalogue", lambda: [AWAY])
+    return store
+
+
+async def test_real_files_are_judged_and_planned(real: Path) -> None:
+    async with alone(ModelScreen(PairSpec("target", "draft", {})), (120, 36)) as (app, pilot):
+        await until(pilot, lambda: _is_judged(app))
+        assert _list(app, "targets").key == f"model {real / 'target.gguf'}"
+        names = [Path(key).stem for key in _keys(app, "drafts")]
+        assert names[0].startswith("theirs") and names[1:3] == ["draft", "masked"]
+        assert names[3:6] == ["none", "forge", "file"] and set(names[6:]) == {"stranger", "damaged"}
+        assert "in LM Studio" in _row(app, "drafts", _keys(app, "drafts")[0])
+        assert "1 token masked" in _row(app, "drafts", str(real / "masked.gguf"))
+        assert "✗ The target's tokenizer is" in _row(app, "drafts", str(real / "stranger.gguf"))
+        await until(pilot, lambda: "needed with the program" in app.text("#models-plan"))
+        words = app.text("#models-plan")
+        assert "✓ pairs: draft drafts for target" in words
+        lines = [line.split() for line in words.splitlines()]
+        assert ["memory", "weights", "KV", "cache", "work", "in", "all"] in lines
+        assert [line[0] for line in lines if line][-3:-1] == ["target", "draft"]
+
+
+async def test_a_tight_plan_says_what_to_lower_and_what_that_saves(
+    real: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edge_spec.models import library
+    from edge_spec.models.memory import Machine
+
+    machine = Machine(available=60 << 20, total=8 << 30)
+    monkeypatch.setattr(library, "this_machine", lambda: machine)
+    spec = PairSpec("target", "draft", {"context_size": 131_072})
+    async with alone(ModelScreen(spec), (120, 36)) as (app, pilot):
+        await until(pilot, lambda: "What is loaded now is freed first." in app.text("#models-plan"))
+        words = app.text("#models-plan")
+        assert "saves" in words and "(-c " in words and "leave the draft out" in words
+        await pilot.resize_terminal(80, 24)
+        box = app.screen.query_one("#models-plan-box")
+        await until(pilot, lambda: box.max_scroll_y > 0)
+        await pilot.press("ctrl+down")
+        assert box.scroll_offset.y == 1
+        await pilot.press("ctrl+up")
+        assert box.scroll_offset.y == 0
+        await pilot.press("enter")
+        await until(pilot, lambda: app.results)
+
+
+async def test_a_loaded_pair_without_a_name_in_the_store_is_kept(real: Path, tmp_path: Path) -> None:
+    outside = make_gguf(tmp_path / "outside.gguf", layers=1)
+    spec = PairSpec(str(real / "target.gguf"), str(outside), {})
+    async with alone(ModelScreen(spec)) as (app, pilot):
+        await until(pilot, lambda: _is_judged(app))
+        assert _list(app, "drafts").key == str(outside)
+        assert "in use" in _row(app, "drafts", str(outside))

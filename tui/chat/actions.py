@@ -242,11 +242,44 @@ class Actions:
             return
         from tui.screens.models import ModelScreen
 
+        was_loaded = self._screen.is_loaded
+
         def chosen(pair: PairSpec | None) -> None:
             if pair is not None:
                 self._load(replace(pair, options=self._screen.settings.load_options()))
+            elif was_loaded:
+                self._load_again()
 
-        self._screen.app.push_screen(ModelScreen(spec if spec.target else None), chosen)
+        current = spec if spec.target else None
+        self._screen.app.push_screen(ModelScreen(current, self._screen, self._screen.key), chosen)
+
+    def pull(self, argument: str) -> None:
+        from tui.screens.get import GetScreen
+
+        def got(names: tuple[str, ...] | None) -> None:
+            if names:
+                verb = "is" if len(names) == 1 else "are"
+                self._say(f"{' and '.join(names)} {verb} here; {self._screen.key('models')} chooses models.")
+
+        self._screen.app.push_screen(GetScreen(argument), got)
+
+    def forge(self, _argument: str) -> None:
+        spec = self._spec()
+        if not spec.target:
+            raise UsageError(f"A draft is made for a target; {self._screen.key('models')} chooses one.")
+        from tui.models.choices import of_ref
+        from tui.screens.forge import ForgeScreen
+
+        was_loaded = self._screen.is_loaded
+
+        def forged(path: Path | None) -> None:
+            if path is not None:
+                self._load(replace(spec, draft=str(path)))
+            elif was_loaded:
+                self._load_again()
+
+        draft = of_ref(spec.draft) if spec.draft is not None else None
+        self._screen.app.push_screen(ForgeScreen(of_ref(spec.target), draft, self._screen), forged)
 
     def draft(self, argument: str) -> None:
         spec = self._spec()
@@ -431,6 +464,12 @@ class Actions:
     def _spec(self) -> PairSpec:
         """The pair that is loaded or was, or no pair with the options for one."""
         return self._screen.session.spec or PairSpec("", None, self._screen.settings.load_options())
+
+    def _load_again(self) -> None:
+        """Load what was unloaded, if it was."""
+        spec = self._screen.session.spec
+        if spec is not None and not self._screen.is_loaded:
+            self._load(spec)
 
     def _load(self, spec: PairSpec) -> None:
         self._when_idle(lambda: self._screen.load(spec))

@@ -27,7 +27,7 @@ from edge_spec import (
     PairInfo,
     PairSpec,
 )
-from tui.chat.messages import Crashed, EngineEvents, Failed, Loaded, LoadingProgress
+from tui.chat.messages import Crashed, EngineEvents, Failed, Loaded, LoadingProgress, Unloaded
 
 FLUSH_SECONDS: Final = 0.05 if (os.cpu_count() or 1) > 2 else 0.2
 """The shortest time between two batches: with two cores the engine needs both."""
@@ -104,7 +104,7 @@ class Mailbox:
 class EngineThread:
     """One `Host` at a time and the thread that talks to it.
 
-    `load`, `generate` and `close` return at once; `cancel` reaches a job that is under way.
+    `load`, `generate`, `unload` and `close` return at once; `cancel` reaches a job that is under way.
     """
 
     def __init__(self, mailbox: Mailbox, make_host: Callable[[PairSpec], Host] = EngineHost) -> None:
@@ -114,6 +114,7 @@ class EngineThread:
         self._spec: PairSpec | None = None
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._closed = threading.Event()
+        self._unloading = threading.Event()
         # Not one of Python's pool: those are waited for at exit, and a load may take long.
         self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
 
@@ -128,6 +129,15 @@ class EngineThread:
     def generate(self, request: ChatRequest) -> None:
         """Answer a request with the pair that is loaded."""
         self._jobs.put(lambda: self._generate(request))
+
+    def unload(self) -> None:
+        """End the engine, which frees its memory; a load that is under way is broken off."""
+        self._unloading.set()
+        self._jobs.put(self._unload)
+        host = self._host
+        if host is not None:
+            # Ending a process may take a moment, and this is the interface's thread.
+            threading.Thread(target=host.close, name="unload", daemon=True).start()
 
     def cancel(self) -> None:
         """Stop the answer that is being given; it still ends with `Finished`."""
@@ -148,6 +158,8 @@ class EngineThread:
             self._host.close()
 
     def _load(self, spec: PairSpec) -> None:
+        if self._unloading.is_set():
+            return  # it was broken off before it began
         try:
             # The host of the same pair is asked again, for after a crash it knows what it knew.
             if self._host is None or spec != self._spec:
@@ -165,6 +177,13 @@ class EngineThread:
         except Exception as error:
             self._fail(error, loading=True)
 
+    def _unload(self) -> None:
+        if self._host is not None:
+            self._host.close()
+        self._host = self._spec = None
+        self._unloading.clear()
+        self._say(Unloaded())
+
     def _generate(self, request: ChatRequest) -> None:
         assert self._host is not None, "a pair was loaded"
         try:
@@ -179,6 +198,8 @@ class EngineThread:
                 self._say(Crashed(error, loading))
             case EdgeSpecError():
                 self._say(Failed(str(error), error, loading))
+            case Cancelled() if self._unloading.is_set():
+                pass
             case Cancelled():
                 self._say(Failed("It was cancelled.", error, loading))
             case _:

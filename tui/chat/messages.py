@@ -27,6 +27,11 @@ class Loaded(Message, bubble=False):
 
 
 @dataclass
+class Unloaded(Message, bubble=False):
+    """Nothing is loaded any more, as it was asked for."""
+
+
+@dataclass
 class EngineEvents(Message, bubble=False):
     """What happened in the answer since the last such message, in order; nothing is left out."""
 

@@ -259,6 +259,11 @@ class ChatSession:
         for notice in info.notices:
             self._view.tell(notice)
 
+    def unloaded(self) -> None:
+        """The models were freed; the conversation stays, and what they read of it has to be read again."""
+        self.info = None
+        self.state = State("empty")
+
     def failed(self, words: str, *, loading: bool, full: bool = False) -> None:
         """Loading, or the answer, ended with an error; `full` if that was the context's end."""
         if loading:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_spec import CataloguePair, InstalledModel, PairSpec, size_text
+from edge_spec import CataloguePair, DraftChoice, InstalledModel, PairSpec, size_text
 from tui.models.amounts import count_text
 
 
@@ -15,17 +15,17 @@ class Choice:
     """A model, or a pair of the catalogue, that can be chosen.
 
     `ref` is what loads it; `names` are all the ways in which it may have been named before.
-    `pair` is set for one of the catalogue, `draft` then names its draft.
+    `pair` is set for one of the catalogue, `draft` then names its draft. What is no `target` can
+    draft at most.
     """
 
     ref: str
     name: str
     facts: str
-    size: int = 0
-    num_vocab: int | None = None
     problem: str | None = None
     names: frozenset[str] = frozenset()
     pair: CataloguePair | None = None
+    target: bool = True
 
     @property
     def key(self) -> str:
@@ -38,28 +38,40 @@ class Choice:
         return self.pair if self.pair is not None and not self.pair.installed else None
 
 
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A model as a draft for one target, as `DraftChoice` has it."""
+
+    choice: Choice
+    verdict: str
+    reason: str | None = None
+    notes: tuple[str, ...] = ()
+    share: float | None = None
+    pays: bool = True
+
+    @property
+    def usable(self) -> bool:
+        return self.reason is None
+
+
 def of_model(model: InstalledModel) -> Choice:
-    """A file in the store."""
+    """A file that was found; what another program keeps says whose it is."""
     ref = str(model.path)
-    parts = [] if model.parameters is None else [count_text(model.parameters)]
-    parts = [*([model.quantization] if model.quantization else []), *parts, size_text(model.size)]
+    parts = [model.quantization or "", "" if model.parameters is None else count_text(model.parameters)]
+    parts += [size_text(model.size), "" if model.place == "store" else f"in {model.place}"]
+    parts += ["forged" if model.forged else ""]
     names = frozenset((ref, model.name, model.file, model.path.stem))
-    return Choice(ref, model.name, "  ".join(parts), model.size, model.num_vocab, model.problem, names)
+    is_target = model.kind in (None, "model") and not model.trimmed
+    facts = "  ".join(part for part in parts if part)
+    return Choice(ref, model.name, facts, model.problem, names, target=is_target)
 
 
 def of_pair(pair: CataloguePair, models: Sequence[Choice]) -> Choice:
     """A pair of the catalogue; what is known of its target is known once that is in the store."""
     target = named(pair.target, models)
     facts = "installed" if pair.installed else f"{size_text(pair.num_bytes)} to download"
-    return Choice(
-        pair.target,
-        pair.name,
-        f"pair  {facts}",
-        target.size if target else pair.total_bytes,
-        target.num_vocab if target else None,
-        target.problem if target and pair.installed else None,
-        pair=pair,
-    )
+    problem = target.problem if target and pair.installed else None
+    return Choice(pair.target, pair.name, f"pair  {facts}", problem, pair=pair)
 
 
 def of_file(path: str) -> Choice:
@@ -68,7 +80,40 @@ def of_file(path: str) -> Choice:
         size = Path(path).stat().st_size
     except OSError:
         size = 0
-    return Choice(path, Path(path).stem, size_text(size), size, names=frozenset((path,)))
+    return Choice(path, Path(path).stem, size_text(size), names=frozenset((path,)))
+
+
+def of_ref(ref: str) -> Choice:
+    """A model by what it is loaded by, of which no more is known: a path or a name."""
+    if Path(ref).is_absolute() or ref.endswith(".gguf"):
+        return of_file(ref)
+    return Choice(ref, ref, "", names=frozenset((ref,)))
+
+
+def targets_of(models: Sequence[Choice]) -> list[Choice]:
+    """The models that can be a target, damaged ones last; else in their order, the store's first."""
+    return sorted((model for model in models if model.target), key=lambda model: model.problem is not None)
+
+
+def drafts_of(found: Sequence[DraftChoice], models: Sequence[Choice]) -> list[Draft]:
+    """What was found out about drafts, best first, and at the end those of `models` that are damaged."""
+    drafts = [
+        Draft(of_model(choice.model), choice.verdict, choice.reason, choice.notes, choice.share, choice.pays)
+        for choice in found
+    ]
+    judged = {draft.choice.ref for draft in drafts}
+    damaged = [model for model in models if model.problem is not None and model.ref not in judged]
+    return drafts + [Draft(model, "cannot be used", model.problem) for model in damaged]
+
+
+def draft_of(name: str | None, drafts: Sequence[Draft]) -> Draft | None:
+    """The draft that a name, file name or path means."""
+    return next((draft for draft in drafts if name is not None and name in draft.choice.names), None)
+
+
+def best_of(drafts: Sequence[Draft]) -> Draft | None:
+    """The best draft with which drafting can pay."""
+    return next((draft for draft in drafts if draft.usable and draft.pays), None)
 
 
 def named(name: str | None, choices: Sequence[Choice]) -> Choice | None:
@@ -91,32 +136,14 @@ def is_pair_of(pair: CataloguePair, spec: PairSpec | None, models: Sequence[Choi
     )
 
 
-def preset_draft(target: Choice, current: PairSpec | None, pairs: Sequence[CataloguePair]) -> str | None:
-    """The name of the draft that goes with `target`: the one in use, else the catalogue's."""
+def preset_draft(
+    target: Choice, current: PairSpec | None, pairs: Sequence[CataloguePair], drafts: Sequence[Draft]
+) -> Draft | None:
+    """The draft that goes with `target`: the one in use, else the catalogue's, else the best; or none."""
     if target.pair is not None:
-        return target.pair.draft
+        return draft_of(target.pair.draft, drafts)
     if current is not None and is_target_of(target, current):
-        return current.draft
-    return next((pair.draft for pair in pairs if pair.target in target.names), None)
-
-
-def sorted_drafts(
-    target: Choice, models: Sequence[Choice], reasons: Mapping[str, str | None]
-) -> list[Choice]:
-    """Models by how likely one wants them as a draft: usable ones, unchecked ones, the rest.
-
-    `reasons` tells, of those that were checked, why they cannot draft, or None. Among equals the
-    smaller comes first, and those no smaller than the target last.
-    """
-
-    def rank(model: Choice) -> tuple[int, bool, int, str]:
-        reason = model.problem or reasons.get(model.ref, "")
-        usable = model.problem is None and reason is None
-        unknown = model.problem is None and model.ref not in reasons
-        if unknown:
-            # Vocabularies of other sizes hardly ever pair, so these are checked last.
-            unlike = model.num_vocab != target.num_vocab
-            return (1 + unlike, model.size >= target.size, model.size, model.name)
-        return (0 if usable else 3, model.size >= target.size, model.size, model.name)
-
-    return sorted(models, key=rank)
+        return draft_of(current.draft, drafts)
+    known = next((pair.draft for pair in pairs if pair.target in target.names), None)
+    wanted = draft_of(known, drafts)
+    return wanted if wanted is not None and wanted.usable else best_of(drafts)

@@ -1,4 +1,4 @@
-"""Whether models fit in memory and on disk, in words."""
+"""Whether models fit in memory and on disk, in words and as a small table."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import shutil
 from pathlib import Path
 
 from edge_spec import PairEstimate, size_text
+
+_COLUMNS = ("weights", "KV cache", "work", "in all")
+_WIDTH = 10
 
 
 def memory_words(estimate: PairEstimate) -> str:
@@ -18,6 +21,36 @@ def memory_words(estimate: PairEstimate) -> str:
         f"{size_text(estimate.private)} for work), {size_text(estimate.available)} of "
         f"{size_text(estimate.total)} free: it fits."
     )
+
+
+def memory_table(estimate: PairEstimate) -> str:
+    """The same with a line for each model, and what to lower where it does not fit."""
+    plan = estimate.plan
+    if plan is None:
+        return memory_words(estimate)
+    lines = ["memory".ljust(_WIDTH) + "".join(name.rjust(_WIDTH) for name in _COLUMNS)]
+    for model in plan.models:
+        weights = model.mapped + model.total("weights") + model.total("repacked")
+        cache = model.total("KV cache") + model.total("state") + model.total("checkpoints")
+        whole = model.mapped + model.total()
+        amounts = (weights, cache, whole - weights - cache, whole)
+        lines.append(model.role.ljust(_WIDTH) + "".join(size_text(n).rjust(_WIDTH) for n in amounts))
+    sign, verdict = {
+        "fits": ("✓", "it fits"),
+        "tight": ("!", "it probably does not fit"),
+        "too small": ("✗", "it cannot fit"),
+    }[plan.verdict]
+    lines.append(
+        f"{sign} {size_text(plan.needed)} needed with the program, {size_text(estimate.available)} of "
+        f"{size_text(estimate.total)} free: {verdict}."
+    )
+    for device in plan.machine.devices:
+        planned = size_text(plan.on_device(device.name))
+        lines.append(f"  On {device.name}: {planned} planned, {size_text(device.free_bytes)} free.")
+    for saving in estimate.savings:
+        enough = ": then it fits" if saving.fits else ""
+        lines.append(f"  {saving.change} saves {size_text(saving.num_bytes)}{enough}")
+    return "\n".join(lines)
 
 
 def disk_words(num_bytes: int, folder: Path) -> str:

@@ -22,7 +22,7 @@ from textual.widgets import Footer, TextArea
 from edge_spec import ChatRequest, EdgeSpecError, Notice, PairSpec, PromptTooLongError, Settings, harmless
 from tui.chat.actions import Actions
 from tui.chat.engine import EngineThread, Host, Mailbox
-from tui.chat.messages import Crashed, EngineEvents, Failed, Loaded, LoadingProgress
+from tui.chat.messages import Crashed, EngineEvents, Failed, Loaded, LoadingProgress, Unloaded
 from tui.chat.session import ChatSession
 from tui.chat.settings import ChatSettings
 from tui.chat.start import missing_models
@@ -298,7 +298,25 @@ class ChatScreen(Screen[None]):
 
         self.app.push_screen(PullScreen(missing), pulled)
 
+    @property
+    def is_answering(self) -> bool:
+        return self.session.state.busy
+
+    @property
+    def is_loaded(self) -> bool:
+        return self.session.info is not None or self.session.state.name in ("loading", "crashed")
+
+    def unload(self) -> None:
+        """Free the models, for who needs the machine; `load` brings them back."""
+        self.engine.unload()
+
     # -- what the engine says
+
+    @on(Unloaded)
+    @guarded
+    def _unloaded(self, _event: Unloaded) -> None:
+        self.session.unloaded()
+        self.show_all()
 
     @on(LoadingProgress)
     @guarded

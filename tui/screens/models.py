@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -20,22 +18,34 @@ from textual.worker import get_current_worker
 
 import edge_spec
 from edge_spec import CataloguePair, EdgeSpecError, InstalledModel, PairSpec, UsageError, harmless
+from tui.keys import Keys, resolve_keys
 from tui.models.choices import (
     Choice,
+    Draft,
+    best_of,
+    draft_of,
+    drafts_of,
     is_target_of,
     named,
     of_file,
     of_model,
     of_pair,
+    of_ref,
     preset_draft,
-    sorted_drafts,
+    targets_of,
 )
-from tui.models.memory_plan import disk_words, memory_words
+from tui.models.engine_use import EngineUse
+from tui.models.memory_plan import disk_words, memory_table, memory_words
 from tui.models.rows import (
     FILE,
     FILE_ROW,
+    FORGE,
+    FORGE_ROW,
+    JUDGING_ROW,
     NO_DRAFT,
     NO_DRAFT_ROW,
+    PULL,
+    PULL_ROW,
     READING_ROW,
     draft_row,
     own_draft_row,
@@ -49,9 +59,15 @@ from tui.widgets.filter_list import FilterList, Row
 SETTLE_S: Final = 0.15
 """Files are looked at when the highlight has rested for so long."""
 
-_BATCH_S = 0.2
-_FREED = " What is loaded now is freed first."
-_KEYS = "↑↓ move   Tab other list   letters filter   Enter use   Esc cancel"
+_FREED = "What is loaded now is freed first."
+_ABOUT: Final = {
+    FILE: "Choose a GGUF file anywhere on this machine.",
+    PULL: "Get a pair of the catalogue, or any GGUF of the hub as USER/REPO or USER/REPO:QUANT.",
+    FORGE: (
+        "Makes a faster draft out of {}: other weights, fewer tokens, fewer layers, each measured on this "
+        "machine. It takes some minutes and can be stopped."
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +79,34 @@ class Plan:
 
 
 class ModelScreen(ClosingModal[PairSpec | None]):
-    """Picks a pair, `current` being the one in use; pulls what is not here yet."""
+    """Picks a pair, `current` being the one in use; pulls what is not here yet, and makes drafts.
+
+    `engine` is the one of the chat, which has to make room for forging.
+    """
 
     CSS_PATH = "models.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Cancel", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Cancel", show=False),
+        Binding("ctrl+down", "scroll_plan(1)", "More of the plan", show=False, priority=True),
+        Binding("ctrl+up", "scroll_plan(-1)", "Back in the plan", show=False, priority=True),
+    ]
 
     @dataclass
     class Listed(Message):
-        """What is in the catalogue, and in the store; None: that is still being read."""
+        """What is in the catalogue, and on this machine; None: that is still being looked for."""
 
         pairs: list[CataloguePair]
         models: list[InstalledModel] | None
+        wanted: str | None = None
+        """The model to highlight."""
 
     @dataclass
-    class Checked(Message):
-        """Why each of these drafts cannot draft for a target; None: it can."""
+    class Judged(Message):
+        """Every model as a draft for a target, or why that target cannot be used."""
 
         target: str
-        reasons: dict[str, str | None]
+        drafts: list[Draft]
+        problem: str | None = None
 
     @dataclass
     class Planned(Message):
@@ -90,43 +116,61 @@ class ModelScreen(ClosingModal[PairSpec | None]):
         draft: str | None
         plan: Plan
 
-    def __init__(self, current: PairSpec | None) -> None:
+    def __init__(
+        self, current: PairSpec | None, engine: EngineUse | None = None, keys: Keys | None = None
+    ) -> None:
         super().__init__()
+        self.VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
         self._current = current
+        self._engine = engine
+        self._keys = keys if keys is not None else resolve_keys({})
         self._options = dict(current.options) if current is not None else {}
         self._pairs: list[CataloguePair] = []
         self._models: list[Choice] = []
         self._targets: dict[str, Choice] = {}
-        self._reasons: dict[str, dict[str, str | None]] = {}  # by target, then by draft
+        self._files: list[Choice] = []  # from elsewhere, by what loads them
+        self._drafts: dict[str, list[Draft]] = {}  # by target
+        self._added: dict[str, str] = {}  # the draft to go on with, by target
         self._plans: dict[tuple[str, str | None], Plan] = {}
         self._is_read = False
         self._target: Choice | None = None
-        self._selection: tuple[str, str | None] | None = None
+        self._selection: tuple[str, str | None] | None = None  # keys of both rows
         self._wanted = False  # Enter was pressed before the plan was known
         self._settling: Timer | None = None
+        for name in ("pull", "forge"):
+            for key in self._keys.by_command[name]:
+                self._bindings.bind(key, name, priority=True, show=False)
 
     def compose(self) -> ComposeResult:
         with Vertical(id="models-box"):
             with Horizontal(id="models-lists"):
-                yield FilterList("Target", id="targets")
-                yield FilterList("Draft", id="drafts")
+                yield FilterList("Target, writes", id="targets")
+                yield FilterList("Draft, best first", id="drafts")
             with VerticalScroll(id="models-plan-box", can_focus=False):
-                yield Static("Reading the store.", id="models-plan", markup=False)
-            yield Static(_KEYS, id="models-keys", markup=False)
+                yield Static("Looking for models.", id="models-plan", markup=False)
+            yield Static(
+                f"Enter use  Tab lists  letters filter  {self._keys('pull')} get  "
+                f"{self._keys('forge')} make draft  Esc",
+                id="models-keys",
+                markup=False,
+            )
 
     def on_mount(self) -> None:
-        self.query_one("#models-box").border_title = Content("Models")
+        box = self.query_one("#models-box")
+        box.border_title, box.border_subtitle = Content("Models"), Content("Ctrl+↑↓ scroll the plan")
         self._list()
 
     # -- what there is
 
-    @work(thread=True, group="store")
-    def _list(self) -> None:
+    @work(thread=True, exclusive=True, group="list")
+    def _list(self, wanted: str | None = None) -> None:
+        """Look for models; `wanted` is the one to highlight then."""
         pairs = [pair for pair in edge_spec.catalogue() if pair.sized]
-        self.post_message(self.Listed(pairs, None))  # every file of the store is looked into, this is quick
-        models = edge_spec.list_models()
+        if not self._is_read:  # every file that was found is looked into, this is quick
+            self.post_message(self.Listed(pairs, None))
+        models = edge_spec.found_models()
         if not get_current_worker().is_cancelled:
-            self.post_message(self.Listed(pairs, models))
+            self.post_message(self.Listed(pairs, models, wanted))
 
     @on(Listed)
     def _listed(self, event: Listed) -> None:
@@ -137,22 +181,25 @@ class ModelScreen(ClosingModal[PairSpec | None]):
             self._is_read = True
             self._models = [of_model(model) for model in event.models]
             for ref in (self._current.target, self._current.draft) if self._current is not None else ():
-                if ref is not None and named(ref, self._models) is None:
-                    self._models.append(of_file(ref))
+                if ref is not None and named(ref, [*self._models, *self._files]) is None:
+                    self._files.append(of_ref(ref))
+            self._models += self._files
         current = next((choice for choice in self._models if is_target_of(choice, self._current)), None)
         chosen = self._target if self._wanted else None
+        got = named(event.wanted, self._models)
         self._target = None  # more is known of it now
-        self._show_targets(None if has_moved else chosen or current)
+        self._show_targets(got or (None if has_moved else chosen or current))
         self._target_moved()
-        targets.focus()
+        if not self._list_of("drafts").has_focus:
+            targets.focus()
         if chosen is not None:
             self._choose()
 
     def _show_targets(self, wanted: Choice | None) -> None:
         pairs = [of_pair(pair, self._models) for pair in self._pairs]
-        self._targets = {choice.key: choice for choice in (*pairs, *self._models)}
+        self._targets = {choice.key: choice for choice in (*pairs, *targets_of(self._models))}
         rows = [target_row(choice, self._current, self._models) for choice in self._targets.values()]
-        rows.append(FILE_ROW if self._is_read else READING_ROW)
+        rows += [PULL_ROW, FILE_ROW] if self._is_read else [READING_ROW]
         self._list_of("targets").set_rows(rows, wanted.key if wanted is not None else None)
 
     def _show_drafts(self, preset: str | None = None) -> None:
@@ -164,14 +211,12 @@ class ModelScreen(ClosingModal[PairSpec | None]):
         elif target.to_pull is not None or not self._is_read:
             name = target.pair.draft if target.pair is not None else None
             rows = [own_draft_row(name) if name else NO_DRAFT_ROW]
+        elif (drafts := self._drafts.get(target.ref)) is None:
+            rows = [JUDGING_ROW]
         else:
-            reasons = self._reasons.setdefault(target.ref, {})
-            rows = [NO_DRAFT_ROW]
-            rows += [
-                draft_row(target, draft, reasons, self._current)
-                for draft in sorted_drafts(target, self._models, reasons)
-            ]
-            rows.append(FILE_ROW)
+            made = [draft_row(target, draft, self._current) for draft in drafts if draft.usable]
+            others = [draft_row(target, draft, self._current) for draft in drafts if not draft.usable]
+            rows = [*made, NO_DRAFT_ROW, FORGE_ROW, FILE_ROW, *others]
         self._list_of("drafts").set_rows(rows, preset)
 
     # -- moving
@@ -182,68 +227,90 @@ class ModelScreen(ClosingModal[PairSpec | None]):
         if target is not None and self._target is not None and target.key == self._target.key:
             return
         self._target = target
-        self.workers.cancel_group(self, "check")
-        preset = NO_DRAFT
-        if target is not None and target.to_pull is None:
-            draft = named(preset_draft(target, self._current, self._pairs), self._models)
-            preset = draft.ref if draft is not None else NO_DRAFT
-        self._show_drafts(preset)
+        self._show_drafts(self._preset())
         self._moved()
 
     @on(OptionList.OptionHighlighted, "#drafts")
     def _moved(self) -> None:
-        selection = None if self._target is None else (self._target.key, self._draft_ref())
+        draft = self._list_of("drafts").key
+        selection = None if self._target is None else (self._target.key, draft)
         self._show_plan()
         if selection == self._selection:
             return  # only the rows around it are others
-        self._selection = selection
-        self._wanted = False
+        before, self._selection = self._selection, selection
+        if self._target is None or before != (self._target.key, JUDGING_ROW.key):
+            self._wanted = False  # else what was waited for is known now
         if self._settling is not None:
             self._settling.stop()
         self._settling = self.set_timer(SETTLE_S, self._settled)
 
     def _settled(self) -> None:
-        """The highlight rests: look at the files that it is about, and then at the other drafts."""
+        """The highlight rests: look at the files that it is about."""
         target = self._target
         if target is None or target.problem is not None:
             return
-        draft = self._draft_ref()
-        if (target.ref, draft) not in self._plans:
-            self._plan(target, draft)
-        elif target.to_pull is None and self._is_read:
-            known = self._reasons[target.ref]
-            drafts = sorted_drafts(target, self._models, known)
-            self._check([d.ref for d in drafts if d.problem is None and d.ref not in known], target.ref)
+        if target.to_pull is None and self._is_read and target.ref not in self._drafts:
+            self._judge(target.ref)
+        elif self._is_pair_selected and (target.ref, self._draft_ref()) not in self._plans:
+            self._plan(target, self._draft_ref())
+
+    def _preset(self) -> str:
+        """The key of the draft that goes with the target."""
+        target = self._target
+        if target is None or target.ref not in self._drafts:
+            return NO_DRAFT
+        drafts = self._drafts[target.ref]
+        added = draft_of(self._added.get(target.ref), drafts)
+        draft = added or preset_draft(target, self._current, self._pairs, drafts)
+        return draft.choice.ref if draft is not None else NO_DRAFT
+
+    @property
+    def _is_pair_selected(self) -> bool:
+        """Whether the highlighted draft, or none, is something to load."""
+        return self._list_of("drafts").key not in (None, FILE, FORGE, JUDGING_ROW.key)
 
     def _draft_ref(self) -> str | None:
         """What loads the draft that is highlighted; None: no draft."""
         key = self._list_of("drafts").key
-        return None if key in (None, NO_DRAFT, FILE) else key
+        return None if key in (None, NO_DRAFT, FILE, FORGE, JUDGING_ROW.key) else key
+
+    def _draft(self) -> Draft | None:
+        """What was found out about the draft that is highlighted."""
+        target = self._target
+        return None if target is None else draft_of(self._draft_ref(), self._drafts.get(target.ref, []))
 
     # -- looking at files
 
-    @work(thread=True, exclusive=True, group="check")
-    def _check(self, drafts: Sequence[str], target: str) -> None:
-        worker = get_current_worker()
-        reasons: dict[str, str | None] = {}
-        told = time.monotonic()
-        for draft in drafts:
-            if worker.is_cancelled:
-                return
-            try:
-                reasons[draft] = edge_spec.check_models(target, draft)
-            except EdgeSpecError as error:
-                reasons[draft] = str(error)
-            if time.monotonic() - told >= _BATCH_S:
-                self.post_message(self.Checked(target, reasons))
-                reasons, told = {}, time.monotonic()
-        self.post_message(self.Checked(target, reasons))
+    @work(thread=True, exclusive=True, group="judge")
+    def _judge(self, target: str) -> None:
+        try:
+            judged = self.Judged(target, drafts_of(edge_spec.drafts_for(target), self._models))
+        except EdgeSpecError as error:
+            judged = self.Judged(target, [], str(error))
+        if not get_current_worker().is_cancelled:
+            self.post_message(judged)
 
-    @on(Checked)
-    def _checked(self, event: Checked) -> None:
-        self._reasons[event.target].update(event.reasons)
-        if self._target is not None and self._target.ref == event.target and event.reasons:
-            self._show_drafts()
+    @on(Judged)
+    def _judged(self, event: Judged) -> None:
+        drafts = event.drafts
+        target = self._target
+        if event.problem is not None:
+            self._plans[event.target, None] = Plan(False, event.problem)
+        for file in self._files:  # what was chosen or is in use, and was found by nobody
+            is_draft = file.ref == self._added.get(event.target) or (
+                self._current is not None
+                and file.ref == self._current.draft
+                and target is not None
+                and is_target_of(target, self._current)
+            )
+            if is_draft and draft_of(file.ref, drafts) is None:
+                drafts = [Draft(file, "pairs"), *drafts]
+        self._drafts[event.target] = drafts
+        if target is not None and target.ref == event.target:
+            self._show_drafts(self._preset())
+            self._moved()
+            if self._wanted:
+                self._choose()
 
     @work(thread=True, exclusive=True, group="plan")
     def _plan(self, target: Choice, draft: str | None) -> None:
@@ -251,13 +318,10 @@ class ModelScreen(ClosingModal[PairSpec | None]):
         if target.to_pull is not None:
             words = disk_words(target.to_pull.num_bytes, edge_spec.store_path()) + "\n"
         try:
-            to_check = draft if target.to_pull is None else None
-            if to_check is not None and (reason := edge_spec.check_models(target.ref, to_check)):
-                raise UsageError(reason)
             estimate = edge_spec.estimate_pair(PairSpec(target.ref, draft, self._options))
-            words += memory_words(estimate)
+            words += memory_table(estimate)
             if not estimate.fits and self._current is not None:
-                words += _FREED
+                words += f"\n{_FREED}"
         except EdgeSpecError as error:
             usable, words = target.to_pull is not None, words + str(error)
         if not get_current_worker().is_cancelled:
@@ -272,54 +336,129 @@ class ModelScreen(ClosingModal[PairSpec | None]):
         if self.is_current:
             self._settled()
 
+    # -- what is known of the selection, in words
+
     def _show_plan(self) -> None:
-        target = self._target
-        words, bad = "", False
-        if target is None:
-            if self._list_of("targets").key == FILE:
-                words = "Choose a GGUF file anywhere on this machine."
-        elif target.problem is not None:
-            words, bad = target.problem, True
-        else:
-            about = target.pair.description if target.pair is not None else target.ref
-            plan = self._plans.get((target.ref, self._draft_ref()))
-            words = f"{about}\n{plan.words if plan else 'Looking at the files.'}"
-            bad = plan is not None and not plan.usable
+        words, bad = self._about_selection()
         shown = self.query_one("#models-plan", Static)
         shown.update(harmless(words))
         shown.set_class(bad, "-bad")
+
+    def _about_selection(self) -> tuple[str, bool]:
+        """Words about what is highlighted, and whether they are about something wrong."""
+        target, draft = self._target, self._draft()
+        if target is None:
+            return _ABOUT.get(self._list_of("targets").key or "", ""), False
+        if target.problem is not None:
+            return target.problem, True
+        if draft is not None and draft.reason is not None:
+            return f"✗ {draft.choice.name} cannot draft for {target.name}.\n{draft.reason}", True
+        if self._list_of("drafts").key == FORGE:
+            source = self._source()
+            return _ABOUT[FORGE].format(source.name if source else f"{target.name} itself"), False
+        if self._list_of("drafts").key == FILE:
+            return _ABOUT[FILE], False
+        lines = []
+        if target.pair is not None:
+            lines.append(target.pair.description)
+            lines += [target.pair.pitfall] if target.pair.pitfall else []
+        if draft is not None:
+            sign = "✓" if draft.pays else "!"
+            lines.append(f"{sign} {draft.verdict}: {draft.choice.name} drafts for {target.name}")
+            lines += [f"  {note}" for note in draft.notes]
+        plan = self._plans.get((target.ref, self._draft_ref()))
+        lines.append(plan.words if plan else "Looking at the files.")
+        return "\n".join(lines), plan is not None and not plan.usable
+
+    def action_scroll_plan(self, lines: int) -> None:
+        self.query_one("#models-plan-box", VerticalScroll).scroll_relative(
+            y=lines, animate=False, immediate=True
+        )
 
     # -- choosing
 
     @on(OptionList.OptionSelected)
     def _selected(self, event: OptionList.OptionSelected) -> None:
-        if event.option_id != FILE:
-            self._choose()
-        elif event.option_list.id == "targets":
-            self.app.push_screen(PickFileScreen("Which GGUF file?", self._words_about), self._target_picked)
-        elif self._target is not None:
-            self.app.push_screen(PickFileScreen("Which draft?", self._words_about_draft), self._draft_picked)
+        match event.option_id:
+            case "pull":
+                self.action_pull()
+            case "forge":
+                self.action_forge()
+            case "file" if event.option_list.id == "targets":
+                picking = PickFileScreen("Which GGUF file?", self._words_about)
+                self.app.push_screen(picking, self._target_picked)
+            case "file":
+                picking = PickFileScreen("Which draft?", self._words_about_draft)
+                self.app.push_screen(picking, self._draft_picked)
+            case _:
+                self._choose()
 
     def _choose(self) -> None:
         """Use the selection, as soon as it is known to be usable."""
-        target, draft = self._target, self._draft_ref()
+        target, draft = self._target, self._draft()
         if target is None:
             return
-        plan = self._plans.get((target.ref, draft))
+        plan = self._plans.get((target.ref, self._draft_ref()))
         self._wanted = False
-        if target.problem is not None or (plan is not None and not plan.usable):
+        is_bad = target.problem is not None or (draft is not None and not draft.usable)
+        if is_bad or (plan is not None and not plan.usable):
             self.app.bell()
-        elif plan is None:
+        elif plan is None or (target.to_pull is None and self._is_read and target.ref not in self._drafts):
             self._wanted = True
             self._settled()
         elif target.to_pull is not None:
             self.app.push_screen(PullScreen([target.to_pull.name]), self._pulled)
         else:
-            self.dismiss(PairSpec(target.ref, draft, self._options))
+            self.dismiss(PairSpec(target.ref, self._draft_ref(), self._options))
 
     def _pulled(self, there: bool | None) -> None:
         if there and self._target is not None:
             self.dismiss(PairSpec(self._target.ref, self._draft_ref(), self._options))
+
+    # -- getting and making models
+
+    def action_pull(self) -> None:
+        """Get a model by its name."""
+        from tui.screens.get import GetScreen
+
+        self.app.push_screen(GetScreen(), self._got)
+
+    def _got(self, names: tuple[str, ...] | None) -> None:
+        if names:
+            self._look_again(names[0])
+
+    def action_forge(self) -> None:
+        """Make a faster draft out of the one that is highlighted, or the best there is."""
+        target = self._target
+        if target is None or target.problem is not None or target.to_pull is not None:
+            self.app.bell()
+            return
+        from tui.screens.forge import ForgeScreen
+
+        def forged(path: Path | None) -> None:
+            if path is not None:
+                self._added[target.ref] = str(path)
+                self._list_of("drafts").focus()
+            self._look_again(None)
+
+        self.app.push_screen(ForgeScreen(target, self._source(), self._engine), forged)
+
+    def _source(self) -> Choice | None:
+        """What a faster draft would be made of; None: the target itself."""
+        target, draft = self._target, self._draft()
+        if draft is None or not draft.usable:
+            drafts = self._drafts.get(target.ref, []) if target is not None else []
+            draft = best_of([one for one in drafts if "forged" not in one.choice.facts])
+        return draft.choice if draft is not None else None
+
+    def _look_again(self, wanted: str | None) -> None:
+        """There are other models now than were listed."""
+        self._drafts.clear()
+        self._plans.clear()
+        self._selection = None
+        self._list(wanted)
+
+    # -- files from elsewhere
 
     def _words_about(self, path: Path) -> str:
         return memory_words(edge_spec.estimate_pair(PairSpec(str(path), None, self._options)))
@@ -332,17 +471,23 @@ class ModelScreen(ClosingModal[PairSpec | None]):
 
     def _target_picked(self, path: Path | None) -> None:
         if path is not None:
-            choice = self._add_file(path)
-            self._show_targets(choice)
+            self._show_targets(self._add_file(path))
 
     def _draft_picked(self, path: Path | None) -> None:
-        if path is not None:
-            self._show_drafts(self._add_file(path).ref)
+        target = self._target
+        if path is None or target is None:
+            return
+        choice = self._add_file(path)
+        drafts = self._drafts.get(target.ref, [])
+        if draft_of(choice.ref, drafts) is None:
+            self._drafts[target.ref] = [Draft(replace(choice), "pairs"), *drafts]
+        self._show_drafts(choice.ref)
 
     def _add_file(self, path: Path) -> Choice:
         choice = named(str(path), self._models)
         if choice is None:
             choice = of_file(str(path))
+            self._files.append(choice)
             self._models.append(choice)
         return choice
 

@@ -53,8 +53,14 @@ class FilterList(OptionList):
         return None if option is None else option.id
 
     def set_rows(self, rows: Sequence[Row], key: str | None = None) -> None:
-        """Show these rows, with `key` highlighted if it is given, else the one that is."""
+        """Show these rows, with `key` highlighted if it is given, else the one that is.
+
+        What was typed gives way to a row that is asked for and that it would hide.
+        """
         self._rows = tuple(rows)
+        if key is not None and any(row.key == key and not self._matches(row) for row in rows):
+            self._typed = ""
+            self.border_title = Content(self._title)
         self._fill(key if key is not None else self.key)
 
     def on_key(self, event: events.Key) -> None:
@@ -78,9 +84,11 @@ class FilterList(OptionList):
             event.prevent_default()  # which would choose it at once
             self.highlighted = index
 
+    def _matches(self, row: Row) -> bool:
+        return all(word in row.words.casefold() for word in self._typed.casefold().split())
+
     def _fill(self, key: str | None) -> None:
-        wanted = self._typed.casefold().split()
-        rows = [row for row in self._rows if all(word in row.words.casefold() for word in wanted)]
+        rows = [row for row in self._rows if self._matches(row)]
         scroll_y = self.scroll_y
         self.set_options([Option(row.look, id=row.key) for row in rows])
         keys = [row.key for row in rows]
