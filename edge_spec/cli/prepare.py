@@ -43,8 +43,15 @@ def chosen_models(settings: Settings, decoding: Decoding, pairs: Mapping[str, Kn
         name = settings["pair"]
         pair = pairs.get(name)
         if pair is None:
-            known = ", ".join(pairs)
-            raise SettingError(f'There is no pair called "{name}"; there are {known}.')
+            import difflib  # slow to import, and only an error needs it
+
+            near = difflib.get_close_matches(name, pairs, 3, cutoff=0.5)
+            hint = (
+                f"did you mean {' or '.join(near)}?"
+                if near
+                else "`edge-spec models list` shows those that there are."
+            )
+            raise SettingError(f'There is no pair called "{name}"; {hint}')
         target = pair.target
         draft = draft or pair.draft
     return ModelNames(target, draft if decoding.draft_max and decoding.drafter != "ngram" else None)

@@ -94,7 +94,7 @@ def test_what_the_user_named_is_taken_whatever_is_here(store_has) -> None:  # ty
     found = first_pair(resolve_settings({"pair": "tiny"}), None)
     assert found is not None and found.target == "tiny-model"
     assert missing_models(found) == ["tiny-model"]
-    with pytest.raises(SettingError, match='There is no pair called "nix"; there are starter, tiny'):
+    with pytest.raises(SettingError, match='There is no pair called "nix"; `edge-spec models list`'):
         first_pair(resolve_settings({"pair": "nix"}), None)
 
 

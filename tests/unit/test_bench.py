@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,8 @@ def test_a_report_that_lacks_a_line_is_shown_and_refused(lost: str) -> None:
 
 
 def test_a_peer_does_not_see_llama_cpps_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("LLAMA_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("LLAMA_ARG_THREADS", "64")
     monkeypatch.setenv("LLAMA_OTHER", "kept")
     code = "import os, sys; print([n for n in os.environ if n.startswith('LLAMA_')]); sys.stderr.write('log')"

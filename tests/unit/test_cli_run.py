@@ -127,9 +127,10 @@ class Stage:
             self.pair.draft = None  # type: ignore[assignment]
         return self.pair
 
-    def pull(self, name: str, progress: Callable[[str, str, int, int], None]) -> list[Path]:
-        self.pulled.append(name)
-        progress(name, "a mirror", 1, 2)
+    def fetch(self, plan: sources.PullPlan, progress: Callable[[str, str, int, int], None]) -> list[Path]:
+        for wanted in plan.wanted:
+            self.pulled.append(wanted.name)
+            progress(wanted.name, "a mirror", 1, 2)
         return []
 
 
@@ -143,7 +144,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     monkeypatch.chdir(tmp_path)
     stage = Stage()
     monkeypatch.setattr("edge_spec.api.load_pair", stage.load_pair)
-    monkeypatch.setattr(sources, "pull", stage.pull)
+    monkeypatch.setattr(sources, "fetch", stage.fetch)
     return stage
 
 
@@ -268,7 +269,7 @@ def test_a_pair_that_is_not_here_is_announced_with_sizes_and_pulled(
     run: Run, stage: Stage, tmp_path: Path
 ) -> None:
     result = run("hi")
-    assert stage.pulled == ["starter"]
+    assert stage.pulled == ["qwen2.5-coder-1.5b", "qwen2.5-coder-0.5b"]
     first = f"Fetching qwen2.5-coder-1.5b (1.1 GB) and qwen2.5-coder-0.5b (491 MB) into {tmp_path / 'store'}."
     assert result.err.splitlines()[0] == first and result.err.count("\n") == 2
 
@@ -355,7 +356,7 @@ BAD_OPTIONS = {
     ("-ngl", "-2"): "gpu-layers is -2, but it must be -1 (all), 0 (none) or more (--gpu-layers).",
     ("--stop", ""): 'stop string is "", but it must be at least one character (--stop).',
     ("--coupling", "best"): "--coupling is 'best', but it must be one of rejection, shared.",
-    ("--drafter", "oracle"): "--drafter is 'oracle', but it must be one of draft, none.",
+    ("--drafter", "oracle"): "--drafter is 'oracle', but it must be one of auto, draft, ngram, none.",
     (
         "--logit-bias",
         "5",
@@ -365,7 +366,9 @@ BAD_OPTIONS = {
         "q9",
     ): "--cache-type-k is 'q9', but it must be one of f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0.",
     ("--config", "none.toml"): "The settings file none.toml does not exist.",
-    ("--pair", "trousers"): 'There is no pair called "trousers"; there are starter, tiny.',
+    ("--pair", "trousers"): (
+        'There is no pair called "trousers"; `edge-spec models list` shows those that there are.'
+    ),
     ("--trace", "no/where.jsonl"): "The trace no/where.jsonl cannot be written: No such file or directory.",
     ("--trace", "."): "The trace . cannot be written: Is a directory.",
 }
@@ -383,10 +386,10 @@ def test_a_bad_option_is_one_sentence_and_exit_2_before_any_model(
     "error", [FetchError("no network."), HashMismatchError("other bytes."), NoSpaceError("the disk is full.")]
 )
 def test_a_failed_pull_is_exit_4(run: Run, monkeypatch: pytest.MonkeyPatch, error: FetchError) -> None:
-    def pull(*_: object) -> None:
+    def fetch(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(sources, "pull", pull)
+    monkeypatch.setattr(sources, "fetch", fetch)
     assert run("hi", "--quiet") == (4, "", f"edge-spec: {error}\n")
 
 
