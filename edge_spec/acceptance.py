@@ -36,10 +36,6 @@ class AcceptanceRates:
         self._accepted[kind] = _MEMORY * self._accepted[kind] + accepted
         self._judged[kind] = _MEMORY * self._judged[kind] + 1
 
-    def judged(self, kind: int) -> float:
-        """How much has been judged of a class, old judgements counted less."""
-        return self._judged[min(kind, len(self._priors) - 1)]
-
     def state(self) -> dict[str, list[float]]:
         """What was learned, to be kept."""
         return {"accepted": list(self._accepted), "judged": list(self._judged)}

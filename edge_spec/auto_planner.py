@@ -99,7 +99,7 @@ def best_length(
 class _Draft:
     """A draft model's chain while it is drawn; called before each draw. See `Budget.more`."""
 
-    planner: AutoPlanner
+    knowledge: Knowledge
     num_cells: int
     most: int
     rho: float
@@ -110,7 +110,7 @@ class _Draft:
     def __call__(self, gap: float) -> int:
         done = len(self.classes)
         kind = bisect.bisect(GAP_EDGES, gap)
-        knowledge = self.planner.knowledge
+        knowledge = self.knowledge
         assert knowledge.draft is not None, "only a draft model asks"
         here, step_s = knowledge.gaps(kind), knowledge.draft(1, self.num_cells)
         base_s = knowledge.verify(1 + done, self.num_cells)
@@ -134,11 +134,9 @@ class _Draft:
 class _Round:
     """What was decided for a slot, to be learned from when its verdict comes."""
 
-    source: str
     match_length: int
     draft: _Draft | None
     probe: bool
-    expected_s: float
     plain_s: float
 
 
@@ -148,7 +146,6 @@ class AutoPlanner:
     def __init__(self, knowledge: Knowledge, *, draft_max: int = MAX_COPIED, draft_min: int = 0) -> None:
         self.knowledge = knowledge
         self.state: SpeculationState = "on"
-        self.reason = "nothing was judged yet"
         self._draft_max = draft_max
         self._draft_min = draft_min
         self._rho = 0.0
@@ -159,23 +156,33 @@ class AutoPlanner:
         self._tokens_since_probe = 0
         self._pause_tokens = _FIRST_PROBE_TOKENS
 
+    @property
+    def reason(self) -> str:
+        """What the draft model needs to pay here, and what it has."""
+        if self.knowledge.draft is None or not self._decode_s:
+            return "nothing was judged yet"
+        is_off = self.state == "auto-off"
+        needed, has = self.needed_acceptance(), self.knowledge.positions(0)
+        verb = "needs" if is_off else "pays above"
+        return f"{'off' if is_off else 'on'}: {verb} {needed:.0%} acceptance here, has {has:.0%}"
+
     def plan(
         self,
         slots: Sequence[Slot],
         num_pending: Sequence[int],
         num_allowed: Sequence[int],
         num_rows: int,
-        outlooks: Sequence[Outlook],
+        outlook: Callable[[Slot], Outlook],
     ) -> list[Budget]:
         share = num_rows // len(slots)
         budgets = []
-        for slot, pending, allowed, outlook in zip(slots, num_pending, num_allowed, outlooks, strict=True):
+        for slot, pending, allowed in zip(slots, num_pending, num_allowed, strict=True):
             most = min(self._draft_max, allowed, share - pending)
             if pending > 1 or most < max(1, self._draft_min):
                 self._rounds.pop(slot.seq, None)
                 budgets.append(Budget(min(pending, share), 0))
             else:
-                budgets.append(self._choose(slot, outlook, most))
+                budgets.append(self._choose(slot, outlook(slot), most))
         return budgets
 
     def _choose(self, slot: Slot, outlook: Outlook, most: int) -> Budget:
@@ -185,29 +192,23 @@ class AutoPlanner:
         copied = self._copying(outlook, most, cells, rho)
         drafted = self._drafting(slot, outlook, min(most, MAX_DRAFT_STEPS), cells, rho)
         probe = False
-        if (
-            copied.length == drafted.length == 0
-            and outlook.draft_lag is not None
-            and self._may_probe(plain_s)
-        ):
+        if copied.length == drafted.length == 0 and outlook.draft_lag is not None and self._may_probe():
             drafted, probe = _Choice(min(most, max(1, self._draft_min or 3))), True
         if copied.gain >= drafted.gain and copied.length:
-            expected_s = knowledge.verify(1 + copied.length, cells)
-            self._rounds[slot.seq] = _Round("ngram", outlook.match_length, None, False, expected_s, plain_s)
+            self._rounds[slot.seq] = _Round(outlook.match_length, None, False, plain_s)
             return Budget(1, copied.length, "ngram")
         if drafted.length:
             # A probe is as long as it takes to see more than one position.
             run = _Draft(
-                self,
+                knowledge,
                 cells,
                 min(most, MAX_DRAFT_STEPS),
                 rho,
                 least=drafted.length if probe else self._draft_min,
             )
-            expected_s = plain_s + self._draft_extra_s(outlook, cells)(drafted.length)
-            self._rounds[slot.seq] = _Round("draft", 0, run, probe, expected_s, plain_s)
+            self._rounds[slot.seq] = _Round(0, run, probe, plain_s)
             return Budget(1, run.most, "draft", run)
-        self._rounds[slot.seq] = _Round("none", 0, None, False, plain_s, plain_s)
+        self._rounds[slot.seq] = _Round(0, None, False, plain_s)
         return Budget(1, 0)
 
     def _copying(self, outlook: Outlook, most: int, cells: int, rho: float) -> _Choice:
@@ -225,7 +226,7 @@ class AutoPlanner:
     def _drafting(self, slot: Slot, outlook: Outlook, most: int, cells: int, rho: float) -> _Choice:
         if outlook.draft_lag is None or self.knowledge.draft is None:
             return _Choice()
-        extra_s = self._draft_extra_s(outlook, cells)
+        extra_s = self._draft_extra_s(cells)
         best = best_length(self.knowledge.positions, extra_s, rho, most)
         # What the draft must read once is repaid over the rest of the text.
         once_s = self.knowledge.draft(outlook.draft_lag, cells) - self.knowledge.draft(1, cells)
@@ -233,13 +234,14 @@ class AutoPlanner:
         share = min(1.0, (1 + best.tokens) / max(1, left))
         return best if best.gain > rho * once_s * share else _Choice()
 
-    def _draft_extra_s(self, outlook: Outlook, cells: int) -> Callable[[int], float]:
+    def _draft_extra_s(self, cells: int) -> Callable[[int], float]:
+        """What a round takes beyond a plain one, in seconds, by the tokens that the model drafts in it."""
         knowledge = self.knowledge
         assert knowledge.draft is not None
         step_s, plain_s = knowledge.draft(1, cells), knowledge.verify(1, cells)
         return lambda length: length * step_s + knowledge.verify(1 + length, cells) - plain_s
 
-    def _may_probe(self, plain_s: float) -> bool:
+    def _may_probe(self) -> bool:
         return (
             self._tokens_since_probe >= self._pause_tokens and self._probe_s <= _PROBE_SHARE * self._decode_s
         )
@@ -287,14 +289,10 @@ class AutoPlanner:
             self._pause_tokens = _FIRST_PROBE_TOKENS
 
     def _changes(self) -> list[Notice]:
-        draft = self.knowledge.draft
-        if draft is None:
+        if self.knowledge.draft is None:
             return []
         off = self._tokens_since_pay >= _OFF_AFTER_TOKENS
         state: SpeculationState = "auto-off" if off else "on"
-        needed, has = self.needed_acceptance(), self.knowledge.positions(0)
-        verb = "needs" if off else "pays above"
-        self.reason = f"{'off' if off else 'on'}: {verb} {needed:.0%} acceptance here, has {has:.0%}"
         if state == self.state:
             return []
         self.state = state
@@ -302,18 +300,11 @@ class AutoPlanner:
 
     def needed_acceptance(self, num_cells: int = 0) -> float:
         """The acceptance, the same at every position, from which on the draft model pays; 1.0: never."""
-        knowledge = self.knowledge
-        assert knowledge.draft is not None
-        plain_s = knowledge.verify(1, num_cells)
-        step_s = knowledge.draft(1, num_cells)
-
-        def extra_s(length: int) -> float:
-            return length * step_s + knowledge.verify(1 + length, num_cells) - plain_s
-
+        extra_s, rho = self._draft_extra_s(num_cells), 1 / self.knowledge.verify(1, num_cells)
         low, high = 0.0, 1.0
         for _ in range(12):
             middle = (low + high) / 2
-            if best_length(functools.partial(_same, middle), extra_s, 1 / plain_s, MAX_DRAFT_STEPS).length:
+            if best_length(functools.partial(_same, middle), extra_s, rho, MAX_DRAFT_STEPS).length:
                 high = middle
             else:
                 low = middle

@@ -125,8 +125,8 @@ class Engine:
             0 if slot.num_emitted == 0 else max(0, min(self._room(slot) - 1, self._target.max_drafted))
             for slot in slots
         ]
-        outlooks = [self._drafter.outlook(slot) for slot in slots]
-        return self._planner.plan(slots, num_pending, num_allowed, self._target.batch_size, outlooks)
+        num_rows = self._target.batch_size
+        return self._planner.plan(slots, num_pending, num_allowed, num_rows, self._drafter.outlook)
 
     def _room(self, slot: Slot) -> int:
         """How many more tokens the slot may emit."""

@@ -288,7 +288,7 @@ class Pair:
                     )
                 event = next(events, None)
             if event is None:
-                if self._knowledge is not None:
+                if decoding.drafter == "auto" and self._knowledge is not None:
                     keep(self._knowledge, self.target, self.draft)
                 return
             yield event

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from edge_spec.events import Notice, RoundTimings
@@ -13,8 +13,11 @@ from edge_spec.types import Budget, Outlook, Proposal, Slot, Verdict
 class Planner(Protocol):
     """Chooses the rows of a round; `state` and `reason` say whether it drafts, and why."""
 
-    state: SpeculationState
-    reason: str
+    @property
+    def state(self) -> SpeculationState: ...
+
+    @property
+    def reason(self) -> str: ...
 
     def plan(
         self,
@@ -22,12 +25,13 @@ class Planner(Protocol):
         num_pending: Sequence[int],
         num_allowed: Sequence[int],
         num_rows: int,
-        outlooks: Sequence[Outlook],
+        outlook: Callable[[Slot], Outlook],
     ) -> list[Budget]:
         """One budget a slot, `num_rows` rows in all at most.
 
         `num_pending[i]` tokens of slot i are known but not cached; `num_allowed[i]` is the
-        most that may be drafted for it now, and `outlooks[i]` what the drafter could do for it.
+        most that may be drafted for it now. `outlook` asks the drafter what it could do for a
+        slot, which costs something, so it is asked only where the answer counts.
         """
         ...
 
@@ -60,7 +64,7 @@ class FixedPlanner:
         num_pending: Sequence[int],
         num_allowed: Sequence[int],
         num_rows: int,
-        outlooks: Sequence[Outlook],
+        outlook: Callable[[Slot], Outlook],
     ) -> list[Budget]:
         share = num_rows // len(num_pending)
         budgets = []

@@ -155,7 +155,7 @@ def test_text_is_the_plain_text_whatever_the_planner_does(sampling, weight):
 class _Never:
     state, reason = "off", ""
 
-    def plan(self, slots, num_pending, num_allowed, num_rows, outlooks):
+    def plan(self, slots, num_pending, num_allowed, num_rows, outlook):
         from edge_spec.types import Budget
 
         return [Budget(pending, 0) for pending in num_pending]
