@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from edge_spec.auto_planner import AutoPlanner, Knowledge
-from edge_spec.calibration import calibrate, keep, recall
 from edge_spec.cancel import Cancel
 from edge_spec.config import Decoding, Sampling
 from edge_spec.conversation import ChatEncoder, EncodedChat, History
@@ -21,6 +19,8 @@ from edge_spec.errors import PromptTooLongError, SettingError, UsageError
 from edge_spec.events import Event, Finished, Inspected, Notice, Verified
 from edge_spec.inspecting import Inspector
 from edge_spec.planner import FixedPlanner, Planner
+from edge_spec.planner.auto import AutoPlanner, Knowledge
+from edge_spec.planner.calibration import calibrate, keep, recall
 from edge_spec.sampling import SamplerChain
 from edge_spec.stats import Stats
 from edge_spec.target import ModelTarget

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import edge_spec
-from edge_spec import calibration
 from edge_spec.config import Decoding, Sampling
 from edge_spec.events import Drafted, Notice
+from edge_spec.planner import calibration
 
 pytestmark = pytest.mark.gguf
 

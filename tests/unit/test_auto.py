@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from edge_spec import calibration
-from edge_spec.acceptance import AcceptanceRates
-from edge_spec.auto_planner import AutoPlanner, Knowledge, best_length
 from edge_spec.config import GREEDY, Sampling
-from edge_spec.costs import RowCosts, measure
 from edge_spec.drafters import Cascade, ModelDrafter, NgramDrafter
 from edge_spec.engine import Engine
 from edge_spec.events import Drafted, Finished, Notice, Verified
+from edge_spec.planner import calibration
+from edge_spec.planner.acceptance import AcceptanceRates
+from edge_spec.planner.auto import AutoPlanner, Knowledge, best_length
+from edge_spec.planner.costs import RowCosts, measure
 from edge_spec.sampling import SamplerChain, top_gap
 from edge_spec.target import ModelTarget
 from edge_spec.testing import TableCache, TableModel

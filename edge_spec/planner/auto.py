@@ -14,9 +14,9 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from edge_spec.acceptance import AcceptanceRates
-from edge_spec.costs import RowCosts
 from edge_spec.events import Notice, RoundTimings
+from edge_spec.planner.acceptance import AcceptanceRates
+from edge_spec.planner.costs import RowCosts
 from edge_spec.stats import SpeculationState
 from edge_spec.types import Budget, Fate, Outlook, Proposal, Slot, Verdict
 

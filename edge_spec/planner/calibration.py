@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import platformdirs
 
-from edge_spec.auto_planner import Knowledge
-from edge_spec.costs import RowCosts, measure
+from edge_spec.planner.auto import Knowledge
+from edge_spec.planner.costs import RowCosts, measure
 from edge_spec.versions import versions
 from edge_spec.whole_file import write_whole
 
