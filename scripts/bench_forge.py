@@ -29,7 +29,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import bench_peers
+from bench import machine
 
 from edge_spec.api import LoadedModel, token_map
 from edge_spec.cancel import Cancel
@@ -145,11 +145,11 @@ def main() -> None:
     print(f"\nThe target's time for 1, 2, ... rows in ms: {rows}")
     if options.json:
         record: dict[str, Any] = {
-            "target": bench_peers.file_record(target_path),
+            "target": machine.file_record(target_path),
             "drafts": [asdict(result) for result in results],
             "target_ms": [seconds * 1e3 for seconds in target_s],
             "positions": positions,
-            "machine": bench_peers.machine(),
+            "machine": machine.machine(),
             "settings": {
                 "max_tokens": options.max_tokens,
                 "steps": options.steps,
