@@ -182,5 +182,7 @@ class Engine:
         stats = text.stats
         stats.timers = self._timers - self._timers_at_start
         stats.wall_s = time.perf_counter() - self._started
-        stats.state, stats.reason = self._planner.state, self._planner.reason
+        planner = self._planner
+        stats.state, stats.reason = planner.state, planner.reason
+        stats.predicted_tokens_per_second = planner.predicted_tokens_per_second
         return Finished(text.index, reason, stats)

@@ -18,9 +18,10 @@ from edge_spec.engine import Engine
 from edge_spec.errors import PromptTooLongError, SettingError, UsageError
 from edge_spec.events import Event, Finished, Inspected, Notice, Verified
 from edge_spec.inspecting import Inspector
-from edge_spec.planner import FixedPlanner, Planner
-from edge_spec.planner.auto import AutoPlanner, Knowledge
+from edge_spec.planner import FixedPlanner
+from edge_spec.planner.auto import AutoPlanner
 from edge_spec.planner.calibration import calibrate, keep, recall
+from edge_spec.planner.knowledge import Knowledge
 from edge_spec.sampling import SamplerChain
 from edge_spec.stats import Stats
 from edge_spec.target import ModelTarget
@@ -275,8 +276,9 @@ class Pair:
             yield from self.notices
         if decoding.drafter == "auto" and decoding.draft_max:
             yield from self._calibrate()
-        events = self._engine(decoding).generate(slots)
-        if self.target.cache.steady_rows > 1 and any(slot.reproducible for slot in slots):
+        steady_rows = self.target.cache.steady_rows if any(slot.reproducible for slot in slots) else 1
+        events = self._engine(decoding, steady_rows).generate(slots)
+        if steady_rows > 1:
             yield from self._tell_once(_STEADY)
         while True:
             # One step at a time, so that nothing frees or uses the caches in the middle of it.
@@ -291,6 +293,8 @@ class Pair:
                 if decoding.drafter == "auto" and self._knowledge is not None:
                     keep(self._knowledge, self.target, self.draft)
                 return
+            if isinstance(event, Finished) and event.reason != "cancelled" and self._knowledge is not None:
+                self._knowledge.answered(event.stats.completion_tokens)
             yield event
 
     @contextlib.contextmanager
@@ -318,9 +322,10 @@ class Pair:
             with self._turn():
                 self._knowledge = calibrate(self.target, self.draft)
 
-    def _engine(self, decoding: Decoding) -> Engine:
+    def _engine(self, decoding: Decoding, steady_rows: int) -> Engine:
         timers = Timers()
         if decoding.drafter == "auto" and decoding.draft_max and self._knowledge is not None:
+            self._knowledge.verify.least_rows = steady_rows
             return self._auto_engine(decoding, self._knowledge, timers)
         if decoding.drafter == "ngram" and decoding.draft_max:
             planner = FixedPlanner(decoding.draft_max, decoding.draft_min)
@@ -342,9 +347,10 @@ class Pair:
             model = ModelDrafter(
                 self.draft.cache, num_vocab, timers, self._token_map, knowledge.draft.observe
             )
-        planner: Planner = AutoPlanner(knowledge, draft_max=decoding.draft_max, draft_min=decoding.draft_min)
+        planner = AutoPlanner(knowledge, draft_max=decoding.draft_max, draft_min=decoding.draft_min)
         target = ModelTarget(self.target.cache, timers, knowledge.verify.observe)
-        return Engine(target, Cascade(NgramDrafter(timers), model), planner, timers)
+        ngram = NgramDrafter(timers, on_judged=planner.judged_copy)
+        return Engine(target, Cascade(ngram, model), planner, timers)
 
     def _slot(self, seq: int, ids: Sequence[int], sampling: Sampling, decoding: Decoding) -> Slot:
         tokens = [self._checked_id(token) for token in ids]

@@ -20,8 +20,10 @@ class Stats:
     The times of a round that served several slots are counted whole for each of them. Time in
     which the consumer of the events held the generator is in none of them. `draft_read_first_s`
     is the part of the draft's prefill that came before this text's first token (other slots').
-    `judged_by_position[i]` counts how often a token was judged at depth i, and
-    `accepted_by_position[i]` how often one was accepted there.
+    `predicted_tokens_per_second` is what a planner that goes by measured costs expected of the
+    rounds that `tokens_per_second` measured, None where nobody did. `judged_by_position[i]`
+    counts how often a token was judged at depth i, and `accepted_by_position[i]` how often one
+    was accepted there.
     """
 
     prompt_tokens: int = 0
@@ -41,6 +43,7 @@ class Stats:
     wall_s: float = 0.0
     state: SpeculationState = "off"
     reason: str = ""
+    predicted_tokens_per_second: float | None = None
 
     def add(self, proposal: Proposal, verdict: Verdict) -> None:
         """Fold in one round's verdict."""

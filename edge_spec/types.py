@@ -152,25 +152,30 @@ class Budget:
     `source` names the drafter that shall propose where there are several. `more`, if given, is
     asked before each token that a model drafts, with the gap between the draft's two best logits:
     it says how many more tokens are worth drafting, this one included; 0 ends the draft. It is
-    asked before the draw and never after it, which would bias the text.
+    asked before the draw and never after it, which would bias the text. `window`, if given, lets
+    a draft model begin anew with so many tokens of the text's end (and its first few); else it
+    goes on from what it has read.
     """
 
     pending: int
     drafted: int
     source: str = ""
     more: Callable[[float], int] | None = None
+    window: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """What a drafter could do for a slot now.
 
-    `match_length` tokens at the text's end occurred before (0: it copies nothing). `draft_lag`
-    tokens would have to be decoded before the first can be drafted by a model; None: none can.
+    `match_length` tokens at the text's end occurred before (0: it copies nothing), `contested` if
+    they went on in more than one way. `draft_lag` tokens would have to be decoded before the first
+    can be drafted by a model; None: none can.
     """
 
     match_length: int = 0
     draft_lag: int | None = None
+    contested: bool = False
 
 
 class Coupling(Protocol):

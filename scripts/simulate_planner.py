@@ -25,14 +25,15 @@ if __name__ == "__main__":
 import argparse
 import json
 import math
+import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import bench_peers
 import numpy as np
+from bench.plan import choose_prompts
 
 import edge_spec
 from edge_spec.config import GREEDY, Decoding, Sampling
@@ -40,8 +41,9 @@ from edge_spec.drafters import Cascade, ModelDrafter, NgramDrafter
 from edge_spec.engine import Engine
 from edge_spec.events import Finished, Notice
 from edge_spec.planner import FixedPlanner
-from edge_spec.planner.auto import AutoPlanner, Knowledge
+from edge_spec.planner.auto import AutoPlanner
 from edge_spec.planner.costs import RowCosts
+from edge_spec.planner.knowledge import Knowledge
 from edge_spec.sampling import SamplerChain, top_gap
 from edge_spec.stats import Stats
 from edge_spec.target import ModelTarget
@@ -73,7 +75,7 @@ class Text:
 
 def record(options: argparse.Namespace) -> None:
     lines = options.prompts.read_text(encoding="utf-8").splitlines()
-    prompts = bench_peers.choose_prompts(lines, options.categories, options.per_category)
+    prompts = choose_prompts(lines, options.categories, options.per_category)
     sampling = Sampling(temperature=options.temp)
     decoding = Decoding(max_tokens=options.max_tokens, draft_max=0, seed=options.seed, reproducible=False)
     texts = []
@@ -138,6 +140,7 @@ class Replayed:
 
     def __init__(self, text: Text, costs: RowCosts, *, drafts: bool) -> None:
         self._text, self._costs, self._drafts = text, costs, drafts
+        self.skipped: Callable[[], int] = int
         self._held: list[int] = []
         self.busy_s = 0.0
         self.num_vocab = 1 + max(
@@ -178,7 +181,7 @@ class Replayed:
         return np.array(rows, np.float32).reshape(len(rows), self.num_vocab)
 
     def _logits(self) -> Logits:
-        token, gap = self._say(len(self._held) - len(self._text.prompt))
+        token, gap = self._say(len(self._held) + self.skipped() - len(self._text.prompt))
         row = self._row.copy()
         row[0 if token else 1] = 0.0
         row[token] = max(gap, 1e-3)
@@ -189,8 +192,9 @@ class Replayed:
         text = self._text
         if place < 0 or place >= len(text.answer):
             return 0, 0.0
-        said = self._held[len(text.prompt) :]
-        wrong = next((i for i, (a, b) in enumerate(zip(said, text.answer, strict=False)) if a != b), None)
+        said = self._held[max(0, len(self._held) - place) :] if place else []
+        begun = place - len(said)  # a window may begin within the answer
+        wrong = next((i for i, a in enumerate(said, begun) if a != text.answer[i]), None)
         if not self._drafts:
             return (text.answer[place], 9.0) if wrong is None else (0, 0.0)
         if wrong is None:
@@ -237,11 +241,14 @@ def run(text: Text, machine: Machine, arm: str, knowledge: Knowledge) -> tuple[S
     ngram = NgramDrafter(timers)
     if arm == "auto":
         assert knowledge.draft is not None
+        planner = AutoPlanner(knowledge)
+        ngram = NgramDrafter(timers, on_judged=planner.judged_copy)
         model = ModelDrafter(draft, target.num_vocab, timers, None, knowledge.draft.observe)
+        draft.skipped = lambda: model.num_skipped(0)
         engine = Engine(
             ModelTarget(target, timers, knowledge.verify.observe),
             Cascade(ngram, model),
-            AutoPlanner(knowledge),
+            planner,
             timers,
         )
     elif arm == "ngram":
@@ -276,27 +283,33 @@ def wall_s(stats: Stats) -> float:
 
 def replay(options: argparse.Namespace) -> None:
     texts = [renumbered(raw) for raw in json.loads(options.texts.read_text())]
+    fixed = ["plain", *(f"k{k}" for k in options.k), "ngram"]
     for path in options.machine:
         machine = Machine.read(path)
-        knowledge = Knowledge(RowCosts(machine.target), RowCosts(machine.draft))
-        table: dict[str, dict[str, list[float]]] = {}
-        walls: dict[str, list[float]] = {}
-        arms = ["plain", *(f"k{k}" for k in options.k), "ngram", "auto"]
-        for text in texts:
-            found = {}
-            for arm in arms:
-                stats, notices = run(text, machine, arm, knowledge)
-                found[arm] = stats
-                if arm == "auto" and options.verbose:
+        nothing = Knowledge(RowCosts(machine.target), RowCosts(machine.draft))
+        before = {text.id: {arm: run(text, machine, arm, nothing)[0] for arm in fixed} for text in texts}
+        table: dict[str, dict[str, list[float]]] = {text.category: {} for text in texts}
+        for order in range(options.orders):
+            knowledge = Knowledge(RowCosts(machine.target), RowCosts(machine.draft))
+            for text in random.Random(order).sample(texts, len(texts)) if order else texts:
+                stats, notices = run(text, machine, "auto", knowledge)
+                knowledge.answered(stats.completion_tokens)
+                plain = before[text.id]["plain"]
+                if options.verbose:
                     for notice in notices:
                         print(f"  {text.id}: {notice.text}")
-            for arm in arms[1:]:
-                ratio = decode_s(found["plain"]) / decode_s(found[arm])
-                table.setdefault(text.category, {}).setdefault(arm, []).append(ratio)
-                wall = wall_s(found["plain"]) / wall_s(found[arm])
-                walls.setdefault(arm, []).append(wall)
-                if arm == "auto":
-                    table[text.category].setdefault("auto wall", []).append(wall)
+                    print(
+                        f"  {text.id}: {stats.prompt_tokens} + {stats.completion_tokens} tokens, "
+                        f"{stats.rounds} rounds, {stats.accepted} of {stats.drafted} accepted, "
+                        f"decoding {decode_s(plain) / decode_s(stats):.3f}x, "
+                        f"wall {wall_s(plain) / wall_s(stats):.3f}x, "
+                        f"the draft read {stats.timers.draft_prefill_s:.2f} s"
+                    )
+                found = table[text.category]
+                for arm in fixed[1:]:
+                    found.setdefault(arm, []).append(decode_s(plain) / decode_s(before[text.id][arm]))
+                found.setdefault("auto", []).append(decode_s(plain) / decode_s(stats))
+                found.setdefault("wall", []).append(wall_s(plain) / wall_s(stats))
         show(path.stem, table)
 
 
@@ -338,6 +351,7 @@ def main() -> None:
     old.add_argument("texts", type=Path)
     old.add_argument("--machine", type=Path, action="append", required=True)
     old.add_argument("--k", type=numbers, default=[1, 2, 3, 4, 5, 7])
+    old.add_argument("--orders", type=int, default=1, help="orders of the texts, each with nothing learned")
     old.add_argument("--verbose", action="store_true", help="print what the planner says")
     options = parser.parse_args()
     (record if options.command == "record" else replay)(options)

@@ -56,6 +56,7 @@ def stats_object(stats: Stats) -> dict[str, Any]:
         "mean_acceptance_length": stats.mean_acceptance_length,
         "acceptance_by_position": stats.acceptance_by_position,
         "tokens_per_second": stats.tokens_per_second,
+        "predicted_tokens_per_second": stats.predicted_tokens_per_second,
         "time_to_first_token_s": stats.time_to_first_token_s,
         "wall_s": stats.wall_s,
         "prefill_s": timers.prefill_s,

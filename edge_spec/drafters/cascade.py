@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from edge_spec.drafters.draft_model import ModelDrafter
 from edge_spec.drafters.ngram import NgramDrafter
@@ -31,7 +32,7 @@ class Cascade:
     def outlook(self, slot: Slot) -> Outlook:
         copied = self._ngram.outlook(slot)
         lag = None if self._model is None else self._model.outlook(slot).draft_lag
-        return Outlook(copied.match_length, lag)
+        return replace(copied, draft_lag=lag)
 
     def propose(self, slots: Sequence[Slot], budgets: Sequence[Budget]) -> list[Proposal]:
         proposals = [NO_PROPOSAL] * len(slots)
@@ -44,5 +45,6 @@ class Cascade:
         return proposals
 
     def observe(self, slots: Sequence[Slot], verdicts: Sequence[Verdict | None]) -> None:
+        self._ngram.observe(slots, verdicts)
         if self._model is not None:
             self._model.observe(slots, verdicts)

@@ -24,6 +24,10 @@ from edge_spec.types import (
     Verdict,
 )
 
+SINK_TOKENS = 4
+"""A window keeps the text's first tokens too, which attention leans on wherever it has nothing to look
+for (Xiao et al. 2023, arXiv:2309.17453); a BOS token is among them."""
+
 
 class _Chain:
     """A proposal in the making: what was drafted for one slot so far."""
@@ -61,7 +65,8 @@ class ModelDrafter:
     Logits are cut to the target's `num_vocab`, so an id that the target lacks can never be
     proposed; for a text that holds an id that the draft lacks, nothing is. With a `token_map`
     the cache holds the text in the draft's own tokens, and proposals are in the target's. A long
-    prompt is read a batch a round, while the target decodes plainly.
+    prompt is read a batch a round, while the target decodes plainly; with `Budget.window` only its
+    end is read. `on_decode(rows, cells, seconds)` hears of each decode that was no reading.
     """
 
     name = "draft"
@@ -80,21 +85,32 @@ class ModelDrafter:
         self._on_decode = on_decode
         self._map = token_map
         self._translations: dict[int, Translation] = {}
+        self._starts: dict[int, int] = {}
 
     def begin(self, slot: Slot) -> int:
-        ids = self._read(slot)
-        if ids:
-            self._cache.sync(slot.seq, ids)
-        else:  # nothing of the text can be spelled
-            self._cache.rollback(slot.seq, 0)
+        kept = self._sync(slot)
+        if slot.seq in self._starts and kept <= SINK_TOKENS:  # another text
+            del self._starts[slot.seq]
+            self._sync(slot)
         return self.num_cached(slot)
 
+    def _sync(self, slot: Slot) -> int:
+        ids = self._read(slot)
+        if ids:
+            return self._cache.sync(slot.seq, ids)
+        return self._cache.rollback(slot.seq, 0)  # nothing of the text can be spelled
+
     def num_cached(self, slot: Slot) -> int:
+        """How many of the slot's tokens are read, or passed over by a window."""
         length = self._cache.length(slot.seq)
-        if self._map is None:
-            return length
-        self._read(slot)
-        return self._translations[slot.seq].num_covered(length)
+        if self._map is not None:
+            self._read(slot)
+            length = self._translations[slot.seq].num_covered(length)
+        return length + self.num_skipped(slot.seq) if length > SINK_TOKENS else length
+
+    def num_skipped(self, seq: int) -> int:
+        """How many tokens of the text a window passes over."""
+        return max(0, self._starts.get(seq, 0) - SINK_TOKENS)
 
     def outlook(self, slot: Slot) -> Outlook:
         if not self._room(slot):
@@ -102,6 +118,9 @@ class ModelDrafter:
         return Outlook(draft_lag=max(1, len(self._read(slot)) - self._cache.length(slot.seq)))
 
     def propose(self, slots: Sequence[Slot], budgets: Sequence[Budget]) -> list[Proposal]:
+        for slot, budget in zip(slots, budgets, strict=True):
+            if budget.window is not None:
+                self._open(slot, budget.window)
         chains = [
             _Chain(slot, min(budget.drafted, self._room(slot)), budget.more)
             for slot, budget in zip(slots, budgets, strict=True)
@@ -122,11 +141,21 @@ class ModelDrafter:
 
     def _read(self, slot: Slot) -> Sequence[int]:
         """The slot's text as the draft reads it."""
+        start = self._starts.get(slot.seq)
+        tokens = slot.tokens if start is None else [*slot.tokens[:SINK_TOKENS], *slot.tokens[start:]]
         if self._map is None:
-            return slot.tokens
+            return tokens
         if slot.seq not in self._translations:
             self._translations[slot.seq] = Translation(self._map)
-        return self._translations[slot.seq].follow(slot.tokens)
+        return self._translations[slot.seq].follow(tokens)
+
+    def _open(self, slot: Slot, window: int) -> None:
+        """From now on the text is read from its last `window` tokens on."""
+        start = len(slot.tokens) - window
+        if start > SINK_TOKENS:
+            self._starts[slot.seq] = start
+        else:
+            self._starts.pop(slot.seq, None)
 
     def _room(self, slot: Slot) -> int:
         """How many tokens can be drafted; the last of them is never decoded."""

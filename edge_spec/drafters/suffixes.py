@@ -8,6 +8,7 @@ cheap as one that grew.
 
 from __future__ import annotations
 
+import operator
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,10 +37,14 @@ _NOWHERE = -1
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The `length` tokens before index `end` equal the last ones of the text; `end` < its length."""
+    """The `length` tokens before index `end` equal the last ones of the text; `end` < its length.
+
+    `contested` says that another place that was compared goes on otherwise.
+    """
 
     end: int
     length: int
+    contested: bool = False
 
 
 class _Level:
@@ -157,17 +162,19 @@ class SuffixIndex:
         for level in self._levels:
             if end <= level.length:
                 continue
-            best = None
+            found: list[tuple[int, int]] = []
             place = level.before[end - 1]
             for _ in range(MAX_CANDIDATES):
                 if place == _NOWHERE:
                     break
                 length = self._common_suffix(place)
-                if length >= level.length and (best is None or length > best.length):
-                    best = Match(place + 1, length)
+                if length >= level.length:
+                    found.append((length, place + 1))
                 place = level.before[place]
-            if best is not None:
-                return best
+            if found:
+                length, best = max(found, key=operator.itemgetter(0))  # of equals the first, the newest
+                tokens = self._tokens
+                return Match(best, length, any(tokens[at] != tokens[best] for _, at in found))
         return None
 
     def continuation(self, match: Match, count: int) -> list[int]:

@@ -19,6 +19,11 @@ class Planner(Protocol):
     @property
     def reason(self) -> str: ...
 
+    @property
+    def predicted_tokens_per_second(self) -> float | None:
+        """What the rounds so far were expected to make; None where nothing is expected."""
+        ...
+
     def plan(
         self,
         slots: Sequence[Slot],

@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import platformdirs
 
-from edge_spec.planner.auto import Knowledge
 from edge_spec.planner.costs import RowCosts, measure
+from edge_spec.planner.knowledge import Knowledge
 from edge_spec.versions import versions
 from edge_spec.whole_file import write_whole
 
 if TYPE_CHECKING:
     from edge_spec.api import LoadedModel
 
-FORMAT = 1
+FORMAT = 2
 DRAFT_WIDTHS = (1, 2, 3, 4, 5, 8, 16, 32)
-_RATES = ("positions", "gaps", "matches")
 
 
 def calibrate(target: LoadedModel, draft: LoadedModel | None) -> Knowledge:
@@ -41,8 +40,7 @@ def recall(target: LoadedModel, draft: LoadedModel | None) -> Knowledge | None:
             return None
         drafting = None if draft is None else RowCosts(_widths(kept["draft"]))
         knowledge = Knowledge(RowCosts(_widths(kept["verify"])), drafting)
-        for name in _RATES:
-            getattr(knowledge, name).restore(kept[name])
+        knowledge.restore(kept["learned"])
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None  # nothing is kept, or something else is: it is measured anew
     return knowledge
@@ -54,7 +52,7 @@ def keep(knowledge: Knowledge, target: LoadedModel, draft: LoadedModel | None) -
         "format": FORMAT,
         "verify": knowledge.verify.measured,
         "draft": None if knowledge.draft is None else knowledge.draft.measured,
-        **{name: getattr(knowledge, name).state() for name in _RATES},
+        "learned": knowledge.state(),
     }
     with contextlib.suppress(OSError):
         # A model's file may have been removed meanwhile.

@@ -35,13 +35,15 @@ class RowCosts:
 
     `measured` are seconds by width at a short context. `slowdown` is how much longer than then
     everything takes now: another process, heat, a longer context. It is what moves first when
-    times change; the shape of the staircase moves slowly.
+    times change; the shape of the staircase moves slowly. `least_rows` are decoded at least, where
+    a single row is padded (see `KVCache.steady_rows`).
     """
 
     def __init__(self, measured: Mapping[int, float]) -> None:
         if not measured:
             raise ValueError("at least one width must have been measured")
         self.slowdown = 1.0
+        self.least_rows = 1
         self._cells: list[dict[int, float]] = [dict(measured)] + [{} for _ in DEPTHS[1:]]
 
     @property
@@ -55,6 +57,7 @@ class RowCosts:
 
     def observe(self, num_rows: int, num_cells: int, seconds: float) -> None:
         """A decode took so long."""
+        num_rows = max(num_rows, self.least_rows)
         expected = self(num_rows, num_cells)
         surprise = min(max(seconds / expected, 1 / _MOST_SURPRISE), _MOST_SURPRISE)
         self.slowdown *= 1 + _SPEED_WEIGHT * (surprise - 1)
@@ -65,6 +68,7 @@ class RowCosts:
 
     def _steady(self, num_rows: int, num_cells: int) -> float:
         """Without the slowdown; a depth that has seen nothing of a width asks the one above it."""
+        num_rows = max(num_rows, self.least_rows)
         for depth in range(_depth(num_cells), 0, -1):
             if num_rows in self._cells[depth]:
                 return self._cells[depth][num_rows]

@@ -17,6 +17,7 @@ class FixedPlanner:
         self._draft_min = draft_min
         self.state: SpeculationState = "on" if draft_max else "off"
         self.reason = f"fixed draft length {draft_max}" if draft_max else reason_off
+        self.predicted_tokens_per_second: float | None = None
 
     def plan(
         self,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bench.samples import Prompt, Sample, Setting
 from edge_spec import Decoding, Sampling
-from edge_spec.calibration import calibrate, keep
+from edge_spec.planner.calibration import calibrate, keep
 
 if TYPE_CHECKING:
     from edge_spec import Pair

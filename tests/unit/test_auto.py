@@ -13,8 +13,10 @@ from edge_spec.engine import Engine
 from edge_spec.events import Drafted, Finished, Notice, Verified
 from edge_spec.planner import calibration
 from edge_spec.planner.acceptance import AcceptanceRates
-from edge_spec.planner.auto import AutoPlanner, Knowledge, best_length
+from edge_spec.planner.auto import AutoPlanner
 from edge_spec.planner.costs import RowCosts, measure
+from edge_spec.planner.knowledge import Knowledge
+from edge_spec.planner.length import best_length
 from edge_spec.sampling import SamplerChain, top_gap
 from edge_spec.target import ModelTarget
 from edge_spec.testing import TableCache, TableModel
@@ -153,7 +155,7 @@ def test_text_is_the_plain_text_whatever_the_planner_does(sampling, weight):
 
 
 class _Never:
-    state, reason = "off", ""
+    state, reason, predicted_tokens_per_second = "off", "", None
 
     def plan(self, slots, num_pending, num_allowed, num_rows, outlook):
         from edge_spec.types import Budget

@@ -6,19 +6,24 @@ import random
 
 import pytest
 
-from edge_spec.drafters.suffixes import LENGTHS, MAX_MATCH, Match, SuffixIndex
+from edge_spec.drafters.suffixes import LENGTHS, MAX_CANDIDATES, MAX_MATCH, Match, SuffixIndex
 
 
 def searched(tokens: list[int]) -> Match | None:
     """The longest earlier occurrence of the end, the newest of equals, by looking at every place."""
-    best = None
+    found = []
     for place in range(len(tokens) - 2, -1, -1):
         length = 0
         while length < min(MAX_MATCH, place + 1) and tokens[place - length] == tokens[-1 - length]:
             length += 1
-        if length >= min(LENGTHS) and (best is None or length > best.length):
-            best = Match(place + 1, length)
-    return best
+        if length >= min(LENGTHS):
+            found.append((length, place + 1))
+    if not found:
+        return None
+    length, end = max(found, key=lambda item: item[0])
+    least = max(level for level in LENGTHS if level <= length)
+    others = [tokens[at] for near, at in found if near >= least][:MAX_CANDIDATES]
+    return Match(end, length, any(token != tokens[end] for token in others))
 
 
 def held(tokens: list[int]) -> SuffixIndex:
@@ -34,8 +39,9 @@ def held(tokens: list[int]) -> SuffixIndex:
         ([1, 2], None),
         ([1, 2, 3, 1], None),
         ([1, 2, 3, 1, 2], Match(2, 2)),
-        ([9, 1, 2, 7, 5, 1, 2, 8, 1, 2], Match(7, 2)),
-        ([9, 1, 2, 7, 5, 1, 2, 8, 9, 1, 2], Match(3, 3)),
+        ([9, 1, 2, 7, 5, 1, 2, 8, 1, 2], Match(7, 2, contested=True)),
+        ([9, 1, 2, 7, 5, 1, 2, 7, 1, 2], Match(7, 2)),
+        ([9, 1, 2, 7, 5, 1, 2, 8, 9, 1, 2], Match(3, 3, contested=True)),
         ([4, 4, 4, 4], Match(3, 3)),
     ],
 )

@@ -61,7 +61,7 @@ def _are_sound_stats(stats: Stats) -> bool:
         stats.prompt_tokens, stats.cached_tokens, stats.draft_cached_tokens, stats.completion_tokens,
         stats.rounds, stats.drafted, stats.accepted, stats.rejected, stats.discarded,
         *dataclasses.astuple(stats.timers), stats.draft_read_first_s, stats.time_to_first_token_s,
-        stats.wall_s, *judged, *accepted,
+        stats.wall_s, stats.predicted_tokens_per_second or 0.0, *judged, *accepted,
     ]  # fmt: skip
     return _are_amounts(numbers) and len(judged) == len(accepted) and all(judged)
 
