@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 from edge_spec.cancel import Cancel
 from edge_spec.config import Decoding, Sampling
 from edge_spec.conversation import ChatEncoder, EncodedChat, History
-from edge_spec.drafters import Cascade, ModelDrafter, NgramDrafter, NoDrafter, TokenMap
+from edge_spec.drafters import Cascade, DrawChoice, ModelDrafter, NgramDrafter, NoDrafter, TokenMap
 from edge_spec.engine import Engine
 from edge_spec.errors import PromptTooLongError, SettingError, UsageError
 from edge_spec.events import Event, Finished, Inspected, Notice, Verified
@@ -90,6 +90,7 @@ class Pair:
         self._closed = False
         self._num_started = 0
         self._knowledge: Knowledge | None = None
+        self._draw_choice = DrawChoice()
         self._told: set[Notice] = set()
 
     # -- generating
@@ -336,7 +337,9 @@ class Pair:
             length, why_not = 0, "there is no draft model"
         elif length and self.draft is not None:
             num_vocab = self.target.model.num_vocab
-            drafter = ModelDrafter(self.draft.cache, num_vocab, timers, self._token_map)
+            drafter = ModelDrafter(
+                self.draft.cache, num_vocab, timers, self._token_map, choice=self._choice(decoding)
+            )
         planner = FixedPlanner(length, min(decoding.draft_min, length), why_not)
         return Engine(ModelTarget(self.target.cache, timers), drafter, planner, timers)
 
@@ -345,12 +348,17 @@ class Pair:
         if self.draft is not None and knowledge.draft is not None:
             num_vocab = self.target.model.num_vocab
             model = ModelDrafter(
-                self.draft.cache, num_vocab, timers, self._token_map, knowledge.draft.observe
-            )
+                self.draft.cache, num_vocab, timers, self._token_map, knowledge.draft.observe,
+                self._choice(decoding),
+            )  # fmt: skip
         planner = AutoPlanner(knowledge, draft_max=decoding.draft_max, draft_min=decoding.draft_min)
         target = ModelTarget(self.target.cache, timers, knowledge.verify.observe)
         ngram = NgramDrafter(timers, on_judged=planner.judged_copy)
         return Engine(target, Cascade(ngram, model), planner, timers)
+
+    def _choice(self, decoding: Decoding) -> DrawChoice | None:
+        """How the draft draws is learned, unless somebody has said at which temperature."""
+        return self._draw_choice if decoding.draft_temperature is None else None
 
     def _slot(self, seq: int, ids: Sequence[int], sampling: Sampling, decoding: Decoding) -> Slot:
         tokens = [self._checked_id(token) for token in ids]

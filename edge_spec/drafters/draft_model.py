@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from edge_spec.drafters.draw import DrawChoice, DrawWatch, likeliest
 from edge_spec.drafters.token_map import TokenMap, Translation
 from edge_spec.sampling import top_gap
 from edge_spec.types import (
@@ -32,8 +33,11 @@ for (Xiao et al. 2023, arXiv:2309.17453); a BOS token is among them."""
 class _Chain:
     """A proposal in the making: what was drafted for one slot so far."""
 
-    def __init__(self, slot: Slot, length: int, more: Callable[[float], int] | None) -> None:
+    def __init__(
+        self, slot: Slot, length: int, more: Callable[[float], int] | None, watch: DrawWatch | None
+    ) -> None:
         self.slot = slot
+        self._watch = watch
         self.length = length
         self._room = length
         self._more = more
@@ -46,15 +50,18 @@ class _Chain:
         return len(self.tokens) == self.length
 
     def extend(self, logits: Logits) -> None:
-        """Draw the next token from the draft's own distribution, if it is worth drafting."""
+        """Choose the next token by the draft's own distribution, if it is worth drafting."""
         if self._more is not None:
             self.length = min(self._room, len(self.tokens) + self._more(top_gap(logits)))
             if self.full:
                 return
         dist = self.slot.draft_sampler(logits, self.history)
-        token = self.slot.coupling.draw(dist, len(self.history))
-        # With one candidate nothing was drawn: that node is deterministic, its q one-hot.
-        self.dists.append(dist if dist.only is None else None)
+        drawn = dist.only is None  # with one candidate nothing is: that node is deterministic
+        if drawn and self._watch is not None:
+            self._watch.say(len(self.history), dist)
+            drawn = not self._watch.choice.takes_likeliest(dist)
+        token = self.slot.coupling.draw(dist, len(self.history)) if drawn else likeliest(dist)
+        self.dists.append(dist if drawn else None)
         self.tokens.append(token)
         self.history.append(token)
 
@@ -66,7 +73,8 @@ class ModelDrafter:
     proposed; for a text that holds an id that the draft lacks, nothing is. With a `token_map`
     the cache holds the text in the draft's own tokens, and proposals are in the target's. A long
     prompt is read a batch a round, while the target decodes plainly; with `Budget.window` only its
-    end is read. `on_decode(rows, cells, seconds)` hears of each decode that was no reading.
+    end is read. `on_decode(rows, cells, seconds)` hears of each decode that was no reading. With a
+    `choice` it takes its likeliest token wherever that is accepted more often than one drawn.
     """
 
     name = "draft"
@@ -78,8 +86,11 @@ class ModelDrafter:
         timers: Timers,
         token_map: TokenMap | None = None,
         on_decode: Callable[[int, int, float], None] | None = None,
+        choice: DrawChoice | None = None,
     ) -> None:
         self._cache = cache
+        self._choice = choice
+        self._watches: dict[int, DrawWatch] = {}
         self._num_vocab = num_vocab
         self._timers = timers
         self._on_decode = on_decode
@@ -88,6 +99,8 @@ class ModelDrafter:
         self._starts: dict[int, int] = {}
 
     def begin(self, slot: Slot) -> int:
+        if self._choice is not None:
+            self._watches[slot.seq] = DrawWatch(slot, self._choice)
         kept = self._sync(slot)
         if slot.seq in self._starts and kept <= SINK_TOKENS:  # another text
             del self._starts[slot.seq]
@@ -122,7 +135,7 @@ class ModelDrafter:
             if budget.window is not None:
                 self._open(slot, budget.window)
         chains = [
-            _Chain(slot, min(budget.drafted, self._room(slot)), budget.more)
+            _Chain(slot, min(budget.drafted, self._room(slot)), budget.more, self._watches.get(slot.seq))
             for slot, budget in zip(slots, budgets, strict=True)
         ]
         drafting = self._catch_up([chain for chain in chains if chain.length > 0])
@@ -136,6 +149,8 @@ class ModelDrafter:
     def observe(self, slots: Sequence[Slot], verdicts: Sequence[Verdict | None]) -> None:
         for slot, verdict in zip(slots, verdicts, strict=True):
             if verdict is not None:
+                if slot.seq in self._watches:
+                    self._watches[slot.seq].judge(slot, verdict)
                 # The last drafted token was never decoded, so this may be one token short.
                 self._cache.rollback(slot.seq, len(self._read(slot)) + verdict.num_accepted)
 
