@@ -6,9 +6,10 @@ Every constructor raises SettingError with the value, the reason and the range.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 from edge_spec.errors import SettingError
 
@@ -17,6 +18,10 @@ DrafterName = Literal["auto", "draft", "ngram"]
 KVType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 FlashAttention = Literal["auto", "on", "off"]
 LoadMode = Literal["auto", "mmap", "none"]
+
+
+DRAFT_MAX: Final[Mapping[DrafterName, int]] = {"auto": 32, "draft": 3, "ngram": 8}
+"""The most tokens drafted a round by each drafter, unless something else is asked for."""
 
 
 def _require(ok: bool, name: str, value: object, must: str) -> None:
@@ -71,26 +76,33 @@ class Decoding:
 
     `draft_max` is K, the most tokens drafted a round; 0 is plain decoding. `drafter` is what
     guesses: the draft model, an n-gram match in the text, or auto: whichever pays by what was
-    measured here, and as much of it as pays, which may be nothing. `seed` None is
+    measured here, and as much of it as pays, which may be nothing. With neither given it is auto;
+    with K alone it is the draft model, K tokens a round. `seed` None is
     fresh randomness. `coupling` None means shared when a seed is given, else rejection.
-    `draft_temperature` None means the target's; 0 drafts the argmax. With `reproducible`, text
+    `draft_temperature` None means the target's, and the draft's argmax wherever that turns out to
+    be accepted more often; 0 always drafts the argmax. With `reproducible`, text
     that a seed or temperature 0 decides gets its logits from decodes of two rows at least, where
     the model computes a single row in another way than several (BF16 on CPUs does).
     """
 
     max_tokens: int = 512
-    draft_max: int = 3
+    draft_max: int = None  # type: ignore[assignment]  # chosen below, and so is the drafter
     draft_min: int = 0
     draft_temperature: float | None = None
     seed: int | None = None
     coupling: CouplingName | None = None
     stop: tuple[str, ...] = ()
     reproducible: bool = True
-    drafter: DrafterName = "draft"
+    drafter: DrafterName = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
+        if self.drafter is None:
+            object.__setattr__(self, "drafter", "auto" if self.draft_max is None else "draft")
         _require(not isinstance(self.stop, str), "stop", repr(self.stop), "a tuple of strings")
         _require(self.max_tokens >= 1, "max-tokens", self.max_tokens, "1 or more")
+        _require(self.drafter in get_args(DrafterName), "drafter", self.drafter, "auto, draft or ngram")
+        if self.draft_max is None:
+            object.__setattr__(self, "draft_max", DRAFT_MAX[self.drafter])
         _require(0 <= self.draft_max <= 64, "draft-max", self.draft_max, "from 0 (plain decoding) to 64")
         _require(
             0 <= self.draft_min <= self.draft_max,
@@ -102,8 +114,13 @@ class Decoding:
         _require(
             self.coupling in (None, "rejection", "shared"), "coupling", self.coupling, "rejection or shared"
         )
-        _require(self.drafter in get_args(DrafterName), "drafter", self.drafter, "auto, draft or ngram")
         _require(all(self.stop), "stop string", '""', "at least one character")
+
+    def with_length(self, draft_max: int | None) -> Decoding:
+        """The same with another K, the drafter chosen as for a new one; None is as many as pay."""
+        drafter: DrafterName = "auto" if draft_max is None else "draft"
+        length = DRAFT_MAX["auto"] if draft_max is None else draft_max
+        return replace(self, draft_max=length, draft_min=min(self.draft_min, length), drafter=drafter)
 
     @property
     def coupling_name(self) -> CouplingName:

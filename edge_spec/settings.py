@@ -42,9 +42,6 @@ import platformdirs
 from edge_spec.config import Decoding, FlashAttention, KVType, LoadMode, ModelSettings, Sampling
 from edge_spec.errors import SettingError
 
-DRAFT_MAX: Final = {"auto": 32, "draft": 3, "ngram": 8}
-"""The most tokens drafted a round by each drafter, unless something else is asked for."""
-
 PROJECT_FILE: Final = Path("edge-spec.toml")
 PREFIX: Final = "EDGE_SPEC_"
 CHAT: Final = "Chat"
@@ -202,9 +199,9 @@ def _table() -> dict[str, Setting]:
         s("flash-attn", flash, "auto", "Flash attention: auto, on or off.", models, ("-fa",), "WHEN"),
         s("load-mode", _choice(*get_args(LoadMode)), "auto",
           "How weights are loaded: auto (by free memory), mmap or none.", models, ("-lm",), "MODE"),
-        s("drafter", _choice("auto", "draft", "ngram", "none"), "draft",
-          "auto, draft (a model), ngram or none.", drafting, (), "NAME"),
-        s("draft-max", WHOLE, 3, "K, the most tokens drafted a round; 0 is plain.", drafting, ("-k",), "N",
+        s("drafter", _choice("auto", "draft", "ngram", "none"), None,
+          "auto (what pays here), draft (a model), ngram or none.", drafting, (), "NAME"),
+        s("draft-max", WHOLE, None, "K, tokens drafted a round at most; 0 is plain.", drafting, ("-k",), "N",
           (Decoding, "draft_max")),
         s("draft-min", WHOLE, 0, "Drop drafts that are shorter than this.", drafting),
         s("draft-temp", NUMBER, None, "Temperature of the draft (default: --temp).", drafting, (), "T",
@@ -282,15 +279,13 @@ class Settings:
         return Sampling(**self._fields(Sampling))
 
     def decoding(self) -> Decoding:
-        """How to decode; `--drafter none` means K = 0, and the other drafters have a K of their own."""
+        """How to decode; `--drafter none` means K = 0."""
         fields = self._fields(Decoding)
         if self["drafter"] == "none":
             fields["draft_max"] = 0
         else:
             fields["drafter"] = self["drafter"]
-            if self.origin("draft-max") == "default":
-                fields["draft_max"] = DRAFT_MAX[self["drafter"]]
-        draft_min = self["draft-min"] if fields["draft_max"] else 0
+        draft_min = 0 if fields["draft_max"] == 0 else self["draft-min"]
         return Decoding(**fields, draft_min=draft_min, coupling=self["coupling"])
 
     def plain(self) -> dict[str, Any]:

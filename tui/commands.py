@@ -70,7 +70,7 @@ def _table() -> tuple[Command, ...]:
         c("forge", "alt+g", "Make a faster draft for the target", models, ("forge",)),
         c("draft", "alt+m", 'Draft with another model, or with "none"', models, ("draft",), "MODEL"),
         c("speculation", "f4", "Turn speculation off, or on again", drafting, ("speculation",)),
-        c("draft-max", "alt+k", "K, the most tokens drafted a round", drafting, ("k",), "N", "draft-max"),
+        c("draft-max", "alt+k", "K, tokens drafted a round, or auto", drafting, ("k",), "N", "draft-max"),
         c("temp", "alt+t", "Temperature; 0 takes the likeliest token", drafting, ("temp",), "T", "temp"),
         c("top-k", "alt+o", "Keep the K likeliest tokens; 0 is off", drafting, ("top-k",), "N", "top-k"),
         c("top-p", "alt+p", "Keep tokens up to this mass; 1 is off", drafting, ("top-p",), "P", "top-p"),

@@ -88,6 +88,7 @@ def settings_object(settings: Settings, decoding: Decoding) -> dict[str, Any]:
     """Every setting as it was used: K and the coupling are those that were in force."""
     plain = {name.replace("-", "_"): value for name, value in settings.plain().items()}
     plain["draft_max"], plain["coupling"] = decoding.draft_max, decoding.coupling_name
+    plain["drafter"] = decoding.drafter if decoding.draft_max else "none"
     return plain
 
 

@@ -32,7 +32,7 @@ from bench.ours import Ours
 from bench.programs import NGRAM_MODES, LlamaBench, SpeculativeSimple, draft_options, ngram_options
 from bench.samples import Arm, BenchError, Prompt, Setting
 from bench.server import LlamaServer, Server
-from edge_spec.settings import DRAFT_MAX
+from edge_spec.config import DRAFT_MAX
 
 if TYPE_CHECKING:
     from edge_spec import Pair

@@ -204,7 +204,8 @@ def test_json_is_one_object_with_every_field(run: Run) -> None:
     assert list(stats) == [
         "prompt_tokens", "cached_tokens", "completion_tokens", "rounds", "drafted", "accepted", "rejected",
         "discarded", "acceptance_rate", "draft_yield", "mean_acceptance_length", "acceptance_by_position",
-        "tokens_per_second", "predicted_tokens_per_second", "time_to_first_token_s", "wall_s", "prefill_s", "draft_prefill_s", "draft_s",
+        "tokens_per_second", "predicted_tokens_per_second", "time_to_first_token_s", "wall_s", "prefill_s",
+        "draft_prefill_s", "draft_s",
         "verify_s", "sample_s", "rest_s", "speculation",
     ]  # fmt: skip
     assert (stats["drafted"], stats["accepted"], stats["rejected"], stats["discarded"]) == (4, 2, 2, 0)

@@ -36,7 +36,7 @@ def test_the_overlap_is_aligned_by_id_and_is_one_with_itself():
 
 def test_it_draws_where_both_are_flat_and_takes_the_likeliest_where_the_target_is_sharper():
     choice = DrawChoice()
-    flat = dist({token: 0.1 for token in range(10)})
+    flat = dist(dict.fromkeys(range(10), 0.1))
     unsure, sure = dist({1: 0.55, 2: 0.45}), dist({1: 0.95, 2: 0.05})
     for _ in range(20):
         choice.observe(flat, flat)

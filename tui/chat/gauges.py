@@ -24,10 +24,10 @@ _FEWEST_PLAIN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Speculation:
-    """Whether the next answer is drafted for, with which K, and why or why not."""
+    """Whether the next answer is drafted for, with which K (None: as many as pay), and why or why not."""
 
     on: bool
-    draft_max: int
+    draft_max: int | None
     reason: str = ""
 
 

@@ -119,10 +119,12 @@ class ChatSession:
     @property
     def speculation(self) -> Speculation:
         """Whether the next answer is drafted for, and why or why not."""
-        draft_max, stats = self.settings.decoding.draft_max, self.fold.stats if self.fold else None
+        decoding, stats = self.settings.decoding, self.fold.stats if self.fold else None
+        draft_max = None if decoding.drafter == "auto" else decoding.draft_max
         if self.spec is None:
             return Speculation(False, draft_max, "no model is loaded")
-        if (self.spec.draft if self.info is None else self.info.draft_name) is None:
+        alone = (self.spec.draft if self.info is None else self.info.draft_name) is None
+        if alone and decoding.drafter == "draft":
             return Speculation(False, draft_max, "there is no draft model")
         if not self.settings.speculating:
             return Speculation(False, draft_max, "you turned it off")
@@ -131,6 +133,8 @@ class ChatSession:
         if self.fold is not None and self.fold.draft_reading is not None:
             done, total = self.fold.draft_reading
             return Speculation(True, draft_max, f"the draft has read {done} of {total} tokens")
+        if alone:
+            return Speculation(True, draft_max, "without a draft model: what the text repeats")
         reason = stats.reason if stats is not None and stats.state == "on" else ""
         return Speculation(True, draft_max, reason)
 

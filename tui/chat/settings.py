@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from edge_spec import SETTINGS, Decoding, Sampling, Setting, SettingError, Settings
 
-_UNSET: Final = ("none", "default")
+_UNSET: Final = ("none", "default", "auto")
 
 
 def _rows() -> dict[str, Setting]:
@@ -66,7 +66,13 @@ class ChatSettings:
         """Every setting of the next answer as a trace's header has it, K and the coupling those in force."""
         values = {name.replace("-", "_"): self._get(row) for name, row in _rows().items()}
         decoding = self.effective
-        return {**values, "draft_max": decoding.draft_max, "coupling": decoding.coupling_name}
+        drafter = decoding.drafter if decoding.draft_max else "none"
+        return {
+            **values,
+            "draft_max": decoding.draft_max,
+            "drafter": drafter,
+            "coupling": decoding.coupling_name,
+        }
 
     def restore(self, plain: Mapping[str, Any]) -> None:
         """Take over what `plain()` gave; a value that is no longer understood is left alone."""
@@ -91,6 +97,8 @@ class ChatSettings:
     def _get(self, row: Setting) -> Any:
         assert row.field is not None
         cls, field = row.field
+        if row.name == "draft-max" and self.decoding.drafter == "auto":
+            return None
         return getattr(self.sampling if cls is Sampling else self.decoding, field)
 
     def _put(self, row: Setting, value: Any) -> None:
@@ -99,8 +107,7 @@ class ChatSettings:
         if cls is Sampling:
             self.sampling = replace(self.sampling, **{field: value})
         elif row.name == "draft-max":
-            draft_min = min(self.decoding.draft_min, value) if isinstance(value, int) else 0
-            self.decoding = replace(self.decoding, draft_max=value, draft_min=draft_min)
+            self.decoding = self.decoding.with_length(value)
             self.speculating = True
             if value == 0:
                 self._stop_drafting()
@@ -109,7 +116,7 @@ class ChatSettings:
 
     def _stop_drafting(self) -> None:
         self.speculating = False
-        self.decoding = replace(self.decoding, draft_max=SETTINGS["draft-max"].default)
+        self.decoding = self.decoding.with_length(None)
 
 
 def _frozen(value: Any) -> Any:

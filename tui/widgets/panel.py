@@ -144,7 +144,7 @@ class SpeculationPanel(Widget):
         speculation = self._gauges.speculation
         state = self._styled("on", "good") if speculation.on else self._styled("off", "bad")
         left = Content.assemble(self._styled("SPECULATION ", "heading"), state)
-        right = self._styled(f"K {speculation.draft_max}" if speculation.on else "", "value")
+        right = self._styled(f"K {_length(speculation)}" if speculation.on else "", "value")
         yield _spread(left, right, width)
         if speculation.reason:
             reason = Content(speculation.reason)
@@ -153,6 +153,10 @@ class SpeculationPanel(Widget):
 
     def _styled(self, text: str, name: str) -> Content:
         return Content.styled(text, self.get_visual_style(f"panel--{name}"))
+
+
+def _length(speculation: Speculation) -> str:
+    return "auto" if speculation.draft_max is None else str(speculation.draft_max)
 
 
 class FoldedPanel(Widget):
@@ -191,7 +195,7 @@ class FoldedPanel(Widget):
             parts.append(Content(f"{gauges.acceptance:.0%}"))
         speculation = gauges.speculation
         if speculation.on:
-            parts.append(Content.assemble(f"K{speculation.draft_max} ", self._styled("on", "good")))
+            parts.append(Content.assemble(f"K {_length(speculation)} ", self._styled("on", "good")))
         else:
             reason = f": {speculation.reason}" if speculation.reason else ""
             parts.append(Content.assemble(self._styled("off", "bad"), self._styled(reason, "dim")))
