@@ -20,7 +20,6 @@ if __name__ == "__main__":
     _bootstrap.enter()
 
 import argparse
-import dataclasses
 import hashlib
 import json
 import sys
@@ -237,7 +236,7 @@ def main() -> None:
                 "k": k,
                 "prompt": prompt,
                 "way": way,
-                "seeds": list(map(dataclasses.asdict, found)),
+                "seeds": [asdict(one) for one in found],
             }
             for (case, k, prompt, way), found in samples.items()
         ]

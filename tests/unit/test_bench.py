@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from pathlib import Path
@@ -177,9 +178,7 @@ def test_an_answer_keeps_its_texts_hash_and_how_far_it_is_the_plain_one() -> Non
         pass
     visit = run.visits[0, "a"]
     assert visit["y"].text is None
-    assert visit["ours-plain"].text_sha256 == (
-        "5a6b1f1ef0dc27fa7a5e8f1d7d2e3ec60b2aa4a0ddd1d2a4f2fbf8f3ea9ea0b5"
-    )
+    assert visit["ours-plain"].text_sha256 == (hashlib.sha256(b"text of plain").hexdigest())
     assert (visit["ours-plain"].agreement, visit["y"].agreement) == (None, 8 / 9)
 
 
@@ -205,10 +204,10 @@ def test_the_time_left_is_reckoned_from_the_visits_made() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(89, "89 s"), (90, "2 min"), (5370, "90 min"), (7500, "2 h 05 min")]
+    ("seconds", "text"), [(89, "89 s"), (90, "2 min"), (5340, "89 min"), (7500, "2 h 05 min")]
 )
 def test_a_duration_is_told_in_the_unit_that_fits(seconds: float, text: str) -> None:
-    assert measure.minutes(seconds).replace("1 h 30 min", "90 min") == text
+    assert measure.minutes(seconds) == text
 
 
 def test_the_plan_tells_how_many_answers_are_left() -> None:

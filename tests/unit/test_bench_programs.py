@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -260,7 +261,7 @@ def test_a_server_is_started_once_and_asked_without_its_cache(program: Path) -> 
     ]
     options = texts[0][1]
     assert options == texts[1][1]
-    told = dict(zip(options, options[1:], strict=False))
+    told = dict(itertools.pairwise(options))
     assert (told["-m"], told["-md"], told["--spec-draft-n-max"], told["--host"]) == (
         "t.gguf", "d.gguf", "7", "127.0.0.1",
     )  # fmt: skip
