@@ -67,7 +67,7 @@ def parse_arguments() -> argparse.Namespace:
     add("--cases", type=words, default=["1-untruncated", "0.8"], help="temperatures (default: these two)")
     add("--k", type=numbers, default=[3, 7], help="draft lengths, such as 3,7")
     add("--seeds", type=int, default=5, help="texts a prompt")
-    add("--max-tokens", type=int, default=96, help="of each text")
+    add("--max-tokens", type=int, default=64, help="of each text")
     add("--ctx-size", type=int, default=2048, help="of each text")
     add("--threads", type=int)
     add("--seed", type=int, default=1, help="of sampling and of the bootstrap")
