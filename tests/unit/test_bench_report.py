@@ -214,9 +214,11 @@ def test_arms_that_read_prompts_of_different_lengths_are_warned_of() -> None:
 
 
 def test_peers_of_another_version_and_a_change_of_commit_are_warned_of() -> None:
-    assert report.peer_warnings({"llama-cpp-python": "1.2", "peers": {"version": "1.2"}}) == []
+    arms = ["ours-plain", "lookup", "bench"]
+    assert report.peer_warnings({"llama-cpp-python": "1.2", "peers": {"version": "1.2"}}, arms) == []
+    assert report.peer_warnings({"llama-cpp-python": "1.2", "peers": None}, arms[:2]) == []
     for peers in ({"version": "1.3"}, None):
-        (told,) = report.peer_warnings({"llama-cpp-python": "1.2", "peers": peers})
+        (told,) = report.peer_warnings({"llama-cpp-python": "1.2", "peers": peers}, arms)
         assert told.startswith("The peers have no record of being built from our engine's version")
     assert report.commit_warnings([{"commit": "a"}, {"commit": "a"}]) == []
     assert report.commit_warnings([{"commit": "a"}, {"commit": "b"}]) == [
