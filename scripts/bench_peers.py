@@ -195,7 +195,9 @@ def sum_up(new: dict[str, Any], runs: Sequence[measure.Run]) -> None:
         told["best"] = [report.row_record(row) for row in report.summarise_best(run)]
         told["arms_alone"] = report.describe_arms(run)
         told["warnings"] = report.warnings(run)
-    new["warnings"] = report.peer_warnings(new["versions"]) + report.commit_warnings(new["sessions"])
+    new["warnings"] = report.peer_warnings(new["versions"], runs[0].arms) + report.commit_warnings(
+        new["sessions"]
+    )
 
 
 def judgements(new: dict[str, Any], runs: Sequence[measure.Run]) -> list[requirements.Judgement]:

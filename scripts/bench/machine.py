@@ -51,14 +51,18 @@ def commit() -> dict[str, Any]:
     return {"commit": head.stdout.strip() or None, "uncommitted_changes": bool(changed.stdout.strip())}
 
 
-def versions(peers: Path) -> dict[str, Any]:
-    """What edge-spec runs on, and what the peers were built from."""
+def engine_versions() -> dict[str, Any]:
+    """What edge-spec runs on."""
     return {
         "llama-cpp-python": importlib.metadata.version("llama-cpp-python"),
         "numpy": importlib.metadata.version("numpy"),
         "python": platform.python_version(),
-        "peers": build_peers.read_record(peers) or None,
     }
+
+
+def versions(peers: Path) -> dict[str, Any]:
+    """What edge-spec runs on, and what the peers were built from."""
+    return {**engine_versions(), "peers": build_peers.read_record(peers) or None}
 
 
 def file_record(path: Path | None) -> dict[str, Any] | None:

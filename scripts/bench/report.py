@@ -176,10 +176,10 @@ def warnings(run: Run) -> list[str]:
     return told
 
 
-def peer_warnings(versions: dict[str, Any]) -> list[str]:
-    """Whether the peers are those that our engine is to be compared with."""
+def peer_warnings(versions: dict[str, Any], arms: Sequence[str]) -> list[str]:
+    """Whether llama.cpp's programs, if any took part, are those that our engine is to be compared with."""
     built = (versions["peers"] or {}).get("version")
-    if built == versions["llama-cpp-python"]:
+    if built == versions["llama-cpp-python"] or all(arm.startswith(("ours", "lookup")) for arm in arms):
         return []
     return ["The peers have no record of being built from our engine's version (scripts/build_peers.py)."]
 

@@ -1,9 +1,9 @@
-"""The measuring scripts without a model: what they choose, in which order, and how they reckon."""
+"""The measuring scripts without a model: what they choose, in which order, and what of it they keep."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,9 @@ import bench_peers
 import check_exact
 import numpy as np
 import pytest
-from bench_peers import BenchError, Prompt, Run, Sample, Setting
+from bench import arms, measure, plan, record
+from bench.measure import Run
+from bench.samples import BenchError, Prompt, Sample, Setting
 
 import edge_spec
 from edge_spec.events import RoundTimings, Verified
@@ -20,7 +22,6 @@ from edge_spec.types import NO_PROPOSAL, Fate, Proposal, Rows, Verdict
 
 A = Prompt("a", "code", ())
 B = Prompt("b", "code", ())
-C = Prompt("c", "chat", ())
 SETTING = Setting(Path("t.gguf"), Path("d.gguf"), 8, 0.0, 512, 2, seed=1)
 
 
@@ -34,9 +35,17 @@ def sample(speed: float, **others: Any) -> Sample:
                      "prompt_tokens": 5, **others})  # fmt: skip
 
 
-def run_of(arms: dict[str, dict[str, list[Sample]]], prompts: list[Prompt]) -> Run:
-    samples = {(arm, prompt): found for arm, of in arms.items() for prompt, found in of.items()}
-    return Run(SETTING, list(arms), prompts, samples)
+class Scripted:
+    """An arm that decodes faster at every repetition, and says its name."""
+
+    def __init__(self, name: str, speed: float) -> None:
+        self.name = name
+        self.speed = speed
+        self.asked: list[tuple[int, str]] = []
+
+    def run(self, prompt: Prompt, repetition: int) -> Sample:
+        self.asked.append((repetition, prompt.id))
+        return sample(self.speed + repetition, text=f"text of {self.name}")
 
 
 # -- what is run
@@ -45,7 +54,7 @@ def run_of(arms: dict[str, dict[str, list[Sample]]], prompts: list[Prompt]) -> R
 def test_the_prompts_of_a_category_are_those_whose_ids_hash_lowest() -> None:
     # By sha256 of the id, the order is d f c b e a.
     lines = [line(id, "code") for id in "abc"] + ["", " \n"] + [line(id, "chat") for id in "def"]
-    chosen = bench_peers.choose_prompts(lines, ["chat", "code"], 2)
+    chosen = plan.choose_prompts(lines, ["chat", "code"], 2)
     assert [(prompt.id, prompt.category) for prompt in chosen] == [
         ("d", "chat"), ("f", "chat"), ("c", "code"), ("b", "code"),
     ]  # fmt: skip
@@ -54,254 +63,217 @@ def test_the_prompts_of_a_category_are_those_whose_ids_hash_lowest() -> None:
 
 def test_without_categories_all_are_taken_in_the_files_order() -> None:
     lines = [line("a", "code"), line("d", "chat"), line("b", "code")]
-    assert [p.id for p in bench_peers.choose_prompts(lines, [], 9)] == ["b", "a", "d"]
+    assert [p.id for p in plan.choose_prompts(lines, [], None)] == ["b", "a", "d"]
 
 
 def test_a_category_that_has_no_prompts_is_named_with_those_there_are() -> None:
     with pytest.raises(BenchError, match=r"^There are no prompts of edit; there are code, chat\.$"):
-        bench_peers.choose_prompts([line("a", "code"), line("b", "chat")], ["code", "edit"], 1)
+        plan.choose_prompts([line("a", "code"), line("b", "chat")], ["code", "edit"], 1)
 
 
 def test_arms_turn_round_with_every_repetition_and_prompts_rotate() -> None:
-    order = [(repetition, p.id, arm) for repetition, p, arm in bench_peers.schedule([A, B], ["x", "y"], 3)]
+    order = [
+        (repetition, p.id, plan.turn(["x", "y"], repetition)) for repetition, p in plan.visits([A, B], 3)
+    ]
     assert order == [
-        (0, "a", "x"), (0, "a", "y"), (0, "b", "x"), (0, "b", "y"),
-        (1, "b", "y"), (1, "b", "x"), (1, "a", "y"), (1, "a", "x"),
-        (2, "a", "x"), (2, "a", "y"), (2, "b", "x"), (2, "b", "y"),
+        (0, "a", ["x", "y"]), (0, "b", ["x", "y"]),
+        (1, "b", ["y", "x"]), (1, "a", ["y", "x"]),
+        (2, "a", ["x", "y"]), (2, "b", ["x", "y"]),
     ]  # fmt: skip
 
 
-def test_drafting_arms_are_made_once_for_every_k_and_only_with_a_draft() -> None:
-    wanted = ["ours-plain", "ours", "bench", "simple"]
-    assert bench_peers.arm_names(wanted, [3, 7], has_draft=True) == [
-        "ours-plain", "ours-k3", "ours-k7", "bench", "simple-k3", "simple-k7",
+def test_groups_of_arms_are_unfolded_once_for_every_k_and_need_a_draft() -> None:
+    wanted = ["ours-plain", "ours", "bench", "simple", "ours-k3", "server-k"]
+    assert arms.arm_names(wanted, [3, 7], has_draft=True) == [
+        "ours-plain", "ours-k3", "ours-k7", "bench", "simple-k3", "simple-k7", "server-k3", "server-k7",
     ]  # fmt: skip
-    assert bench_peers.arm_names(wanted, [3, 7], has_draft=False) == ["ours-plain", "bench"]
+    assert arms.arm_names(wanted[:4], [3, 7], has_draft=False) == ["ours-plain", "bench"]
+    with pytest.raises(BenchError, match="arm server-k3 needs a draft"):
+        arms.arm_names(["server-k3"], [3], has_draft=False)
 
 
-def test_an_unknown_arm_is_refused_with_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(BenchError, match="no arm 'fast': choose from ours-plain, ours-steady, ours,"):
-        bench_peers.make_arm("fast", None, SETTING, tmp_path)  # type: ignore[arg-type]
+def test_every_arm_that_a_group_stands_for_can_be_made(tmp_path: Path) -> None:
+    prompts = [Prompt("a", "code", ({"role": "user", "content": "x"},))]
+
+    class Encoding:
+        def encode(self, messages: object) -> list[int]:
+            return [1, 2, 3]
+
+    made = arms.Arms(Encoding(), tmp_path, prompts)  # type: ignore[arg-type]
+    names = [*arms.arm_names([*arms.STANDARD, "all"], [3, 7, 15], has_draft=True), "server-k7", "lookup-2-4"]
+    assert [made.make(name, SETTING).name for name in names] == names
+    assert len(names) == 22
+    made.close()
 
 
-def test_every_arm_runs_in_the_schedules_order_and_is_kept_by_prompt() -> None:
-    class Scripted:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def run(self, prompt: Prompt, repetition: int) -> Sample:
-            return sample(1 + repetition + (10 if self.name == "y" else 0))
-
-    run = Run(SETTING, ["x", "y"], [A, B])
-    run.measure({name: Scripted(name) for name in ("x", "y")}, 2)
-    assert run.order == [
-        (0, "a", "x"), (0, "a", "y"), (0, "b", "x"), (0, "b", "y"),
-        (1, "b", "y"), (1, "b", "x"), (1, "a", "y"), (1, "a", "x"),
-    ]  # fmt: skip
-    assert [s.decode_speed for s in run.samples["x", "b"]] == [1, 2]
-    assert [s.decode_speed for s in run.samples["y", "a"]] == [11, 12]
+@pytest.mark.parametrize("name", ["fast", "ours-k", "lookup-3", "simple-k3x"])
+def test_an_unknown_arm_is_refused_with_the_known_ones(tmp_path: Path, name: str) -> None:
+    made = arms.Arms(None, tmp_path, [])  # type: ignore[arg-type]
+    with pytest.raises(BenchError, match=f"no arm '{name}': choose from ours-plain, ours-steady, ours-auto,"):
+        made.make(name, SETTING)
 
 
-def test_as_many_drafts_as_targets_are_asked_for(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = "bench --target t --target u --draft d --prompts p.jsonl"
-    monkeypatch.setattr(sys, "argv", words.split())
-    with pytest.raises(SystemExit) as stopped:
-        bench_peers.parse_arguments()
-    assert stopped.value.code == 2
-    assert "give as many --draft as --target, or none" in capsys.readouterr().err
-
-
-# -- what the peers say
-
-SIMPLE_LOG = """\
-0.00.411.230 I llama_context: n_ctx         = 4096
-0.01.902.114 I encoded   37 tokens in    0.512 seconds, speed:   72.266 t/s
-0.01.902.121 I decoded   65 tokens in    8.125 seconds, speed:    8.000 t/s
-0.01.902.123 I
-0.01.902.124 I n_draft   = 7
-0.01.902.124 I n_predict = 65
-0.01.902.125 I n_drafted = 105
-0.01.902.125 I n_accept  = 48
-0.01.902.126 I accept    = 45.714%
-0.01.902.126 I
-0.01.902.127 I draft:
-"""
-PROMPT = "<|im_start|>user\nWrite f.<|im_end|>\n<|im_start|>assistant\n"
-
-
-def test_llama_speculative_simples_report_is_read() -> None:
-    output = f"\n\n{PROMPT}def f():\n    pass\n\n"
-    assert bench_peers.parse_simple(output, SIMPLE_LOG, PROMPT) == Sample(
-        decode_tokens=65,
-        decode_s=8.125,
-        wall_tokens=65,
-        wall_s=8.637,
-        prompt_tokens=37,
-        drafted=105,
-        accepted=48,
-        rounds=17,
-        text="def f():\n    pass\n\n",
-    )
-
-
-def test_without_the_prompt_in_its_output_a_peers_text_is_unknown() -> None:
-    assert bench_peers.parse_simple("something else", SIMPLE_LOG, PROMPT).text is None
-
-
-@pytest.mark.parametrize("lost", ["encoded", "decoded", "n_drafted", "n_accept "])
-def test_a_report_that_lacks_a_line_is_shown_and_refused(lost: str) -> None:
-    log = "".join(part for part in SIMPLE_LOG.splitlines(keepends=True) if lost not in part)
-    with pytest.raises(BenchError) as caught:
-        bench_peers.parse_simple(PROMPT, log, PROMPT)
-    said = str(caught.value)
-    assert said.startswith(f"llama-speculative-simple did not print '{lost.strip()}")
-    assert said.endswith("accept    = 45.714%\n0.01.902.126 I\n0.01.902.127 I draft:\n")
-
-
-def test_a_peer_does_not_see_llama_cpps_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("LLAMA_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("LLAMA_ARG_THREADS", "64")
-    monkeypatch.setenv("LLAMA_OTHER", "kept")
-    code = "import os, sys; print([n for n in os.environ if n.startswith('LLAMA_')]); sys.stderr.write('log')"
-    assert bench_peers._run_peer(Path(sys.executable), "-c", code) == ("['LLAMA_OTHER']\n", "log")
-
-
-def test_a_peer_that_fails_is_quoted() -> None:
-    program = Path(sys.executable)
-    with pytest.raises(BenchError) as caught:
-        bench_peers._run_peer(program, "-c", "import sys; print('loading'); sys.exit('no memory')")
-    assert str(caught.value) == f"{program.name} failed with exit code 1:\nloading\nno memory\n"
-
-
-def test_a_peer_that_was_not_built_is_refused_with_the_command_that_builds_it(tmp_path: Path) -> None:
-    with pytest.raises(BenchError, match=r"run scripts/build_peers\.py first\.$"):
-        bench_peers._run_peer(tmp_path / "llama-bench")
-
-
-# -- what is reported
-
-
-def test_the_centre_is_the_geometric_mean_over_prompts_of_medians_over_repetitions() -> None:
-    assert bench_peers.centre([[1.0, 2.0, 90.0], [8.0, 8.0]]) == pytest.approx(4.0)
-    assert bench_peers.centre([[0.5], [2.0]]) == pytest.approx(1.0)
-    assert bench_peers.centre([[1.0, 2.0]]) == pytest.approx(1.5)
+def test_an_n_gram_mode_is_refused_with_too_few_sizes(tmp_path: Path) -> None:
+    made = arms.Arms(None, tmp_path, [])  # type: ignore[arg-type]
+    with pytest.raises(BenchError, match=r"ngram-mod has 3 sizes \(n-match, n-min, n-max\), not 2"):
+        made.make("ngram-mod-3-7", SETTING)
 
 
 @pytest.mark.parametrize(
-    ("ratios", "low", "high"),
+    ("words", "told"),
     [
-        ([[2.0, 2.0], [2.0, 2.0]], 2.0, 2.0),
-        # One prompt: repetitions are drawn again. Both extremes have probability 1/4.
-        ([[1.0, 4.0]], 1.0, 4.0),
-        # One repetition: prompts are drawn again. Both extremes have probability 1/4.
-        ([[1.0], [4.0]], 1.0, 4.0),
-        # 4^(j/8) with j binomial(8, 1/2): P(j = 0) = 0.004 < 0.025 < P(j <= 1) = 0.035.
-        ([[1.0]] * 4 + [[4.0]] * 4, 2**0.25, 2**1.75),
+        ("--target t --target u --draft d", "give as many --draft as --target, or none"),
+        ("--target t --resume", "--resume goes on with the file that --json names"),
+        ("--target t --pairs -1", "--pairs and --per-category must be 1 or more"),
     ],
 )
-def test_the_interval_holds_the_middle_95_percent_of_redrawn_centres(
-    ratios: list[list[float]], low: float, high: float
+def test_a_command_line_that_means_nothing_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, told: str
 ) -> None:
-    assert bench_peers.interval(ratios, seed=1) == pytest.approx((low, high))
+    monkeypatch.setattr(sys, "argv", ["bench", "--prompts", "p.jsonl", *words.split()])
+    with pytest.raises(SystemExit) as stopped:
+        bench_peers.parse_arguments()
+    assert stopped.value.code == 2
+    assert told in capsys.readouterr().err
 
 
-def test_the_interval_depends_on_its_seed_alone() -> None:
-    ratios = [[1.0 + 0.01 * (7 * i % 11), 1.2 + 0.01 * (5 * i % 13)] for i in range(9)]
-    assert bench_peers.interval(ratios, 3) == bench_peers.interval(ratios, 3)
-    assert bench_peers.interval(ratios, 3) != bench_peers.interval(ratios, 4)
+@pytest.mark.parametrize(
+    ("words", "pairs", "per_category"),
+    [("", 3, 2), ("--full", 5, None), ("--full --pairs 2 --per-category 4", 2, 4)],
+)
+def test_full_is_all_prompts_and_five_repetitions_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch, words: str, pairs: int, per_category: int | None
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["bench", "--prompts", "p.jsonl", "--target", "t", *words.split()])
+    options = bench_peers.parse_arguments()
+    assert (options.pairs, options.per_category) == (pairs, per_category)
 
 
-def test_neighbours_are_divided_repetition_by_repetition() -> None:
-    run = run_of(
-        {
-            "ours-plain": {"a": [sample(6), sample(8)], "b": [sample(9)], "c": [sample(5), sample(7)]},
-            "bench": {"a": [sample(3), sample(2)], "b": [sample(3)], "c": [sample(5)]},
-        },
-        [A, B, C],
-    )
-    over = ("ours-plain", "bench")
-    # c was interrupted before its second neighbour.
-    assert run.ratios(over, None, lambda s: s.decode_speed) == [[2.0, 4.0], [3.0], [1.0]]
-    assert run.ratios(over, "code", lambda s: s.decode_speed) == [[2.0, 4.0], [3.0]]
+# -- how it goes on
 
 
-def test_each_arm_is_compared_with_its_peer_and_with_plain_decoding() -> None:
-    run = Run(SETTING, ["ours-plain", "ours-k3", "bench", "simple-k3"], [A])
-    assert run.comparisons() == [
-        ("ours-plain", "bench"), ("ours-k3", "simple-k3"), ("ours-k3", "ours-plain"), ("simple-k3", "bench"),
-    ]  # fmt: skip
-    assert Run(SETTING, ["ours-plain", "ours-k3"], [A]).comparisons() == [("ours-k3", "ours-plain")]
-
-
-def test_a_summary_has_a_row_a_category_and_one_over_all() -> None:
-    slow, fast = sample(2, wall_s=8.0), sample(4, wall_s=4.0)
-    run = run_of(
-        {"ours-plain": {"a": [slow], "c": [slow, slow]}, "ours-k3": {"a": [fast], "c": [slow, slow]}}, [A, C]
-    )
-    shared = {"over": ["ours-k3", "ours-plain"]}
-    root = pytest.approx(2**0.5)
-    assert bench_peers.summarise(run) == [
-        {**shared, "category": "code", "decode_ratio": 2.0, "decode_low": 2.0, "decode_high": 2.0,
-         "wall_ratio": 2.0, "prompts": 1, "pairs": 1},
-        {**shared, "category": "chat", "decode_ratio": 1.0, "decode_low": 1.0, "decode_high": 1.0,
-         "wall_ratio": 1.0, "prompts": 1, "pairs": 2},
-        {**shared, "category": "all", "decode_ratio": root, "decode_low": 1.0, "decode_high": 2.0,
-         "wall_ratio": root, "prompts": 2, "pairs": 3},
-    ]  # fmt: skip
-
-
-def test_llama_bench_has_no_wall_ratio_as_it_reads_no_prompt() -> None:
-    run = run_of({"ours-plain": {"a": [sample(4)]}, "bench": {"a": [sample(8)]}}, [A])
-    (row,) = bench_peers.summarise(run)
-    assert (row["decode_ratio"], row["wall_ratio"]) == (0.5, None)
-
-
-def test_an_arm_is_described_by_its_median_speed_and_its_totals() -> None:
-    found = [
-        sample(2, drafted=6, accepted=3, rounds=4, outside_s=0.4),
-        sample(4, drafted=4, accepted=2, rounds=4, outside_s=0.4),
-        sample(8, drafted=0, accepted=0, rounds=4, outside_s=0.4),
+def test_a_visit_counts_once_all_arms_have_answered_and_is_not_made_again() -> None:
+    run = Run(SETTING, ["ours-plain", "y"], [A, B])
+    found = {"ours-plain": Scripted("ours-plain", 1), "y": Scripted("y", 11)}
+    told: list[str] = []
+    visiting = run.measure(found, 2, told.append)
+    next(visiting)
+    assert [p.id for _, p in run.missing(2)] == ["b", "b", "a"]
+    visiting.close()
+    assert told == [
+        "  a                        ours-plain              1.00 tokens/s",
+        "  a                        y                      11.00 tokens/s",
     ]
-    run = run_of({"ours-k3": {"a": found}, "bench": {"a": [sample(3)]}, "simple-k3": {}}, [A])
-    assert bench_peers.describe_arms(run) == [
-        {"arm": "ours-k3", "tokens_per_second": 4.0, "drafted": 10, "accepted": 5, "draft_yield": 0.5,
-         "mean_acceptance_length": 2.0, "outside_llama_cpp": pytest.approx(0.2)},
-        {"arm": "bench", "tokens_per_second": 3.0, "drafted": 0, "accepted": 0, "draft_yield": None,
-         "mean_acceptance_length": None, "outside_llama_cpp": None},
-    ]  # fmt: skip
+    for _ in run.measure(found, 2, told.append):
+        pass
+    assert found["y"].asked == [(0, "a"), (0, "b"), (1, "b"), (1, "a")]
+    assert [s.decode_speed for s in run.samples("y")] == [11, 11, 12, 12]
+    assert run.missing(2) == []
+    assert len(run.missing(3)) == 2, "a finished run can be gone on with for more repetitions"
 
 
-def test_text_agreement_is_the_share_that_begins_alike() -> None:
-    run = run_of(
-        {
-            "ours-plain": {"a": [sample(1, text="abcdef")], "c": [sample(1, text="same more")]},
-            "ours-k3": {"a": [sample(1, text="abcxyz")], "c": [sample(1, text="same")]},
-            "simple-k3": {"a": [sample(1, text="abcdefghi")], "c": [sample(1, text="same\n\n")]},
-            "bench": {"a": [sample(1)], "c": [sample(1)]},
-        },
-        [A, C],
-    )
-    assert bench_peers.text_agreement(run) == {"ours-k3": 0.75, "simple-k3": 1.0}
+def test_an_answer_keeps_its_texts_hash_and_how_far_it_is_the_plain_one() -> None:
+    run = Run(SETTING, ["ours-plain", "y"], [A])
+    for _ in run.measure({"ours-plain": Scripted("plain", 1), "y": Scripted("y", 2)}, 1, lambda _text: None):
+        pass
+    visit = run.visits[0, "a"]
+    assert visit["y"].text is None
+    assert visit["ours-plain"].text_sha256 == (hashlib.sha256(b"text of plain").hexdigest())
+    assert (visit["ours-plain"].agreement, visit["y"].agreement) == (None, 8 / 9)
 
 
-def test_arms_that_read_prompts_of_different_lengths_are_warned_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        bench_peers.importlib.metadata, "version", lambda name: {"llama-cpp-python": "1.2"}[name]
-    )
-    run = run_of(
-        {"x": {"a": [sample(1)], "b": [sample(1)]}, "y": {"a": [sample(1, prompt_tokens=6)]}}, [A, B]
-    )
-    (tmp_path / "build.json").write_text('{"version": "1.2"}')
-    lengths = "a: the arms read prompts of different lengths: {'x': 5, 'y': 6}"
-    assert bench_peers.warnings(run, tmp_path) == [lengths]
-    (tmp_path / "build.json").write_text('{"version": "1.3"}')
-    told = "The peers have no record of being built from our engine's version (scripts/build_peers.py)."
-    assert bench_peers.warnings(run, tmp_path) == [lengths, told]
+@pytest.mark.parametrize(
+    ("a", "b", "share"),
+    [
+        ("abcdef", "abcxyz", 0.5),
+        ("abcdef", "abcdefghi", 1.0),
+        ("same more", "same\n\n", 1.0),
+        ("a", "b", 0.0),
+    ],
+)
+def test_agreement_is_the_share_of_the_shorter_text_that_begins_alike(a: str, b: str, share: float) -> None:
+    assert measure.agreement(a, b) == share
+
+
+def test_the_time_left_is_reckoned_from_the_visits_made() -> None:
+    times = iter([0.0, 100.0, 110.0, 110.0, 130.0, 130.0])
+    clock = measure.Clock(5, lambda: next(times))
+    clock.start()  # at 100, after loading
+    assert clock.visited() == "[visit 1 of 5] 40 s left"
+    assert clock.visited() == "[visit 2 of 5] 45 s left"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(89, "89 s"), (90, "2 min"), (5340, "89 min"), (7500, "2 h 05 min")]
+)
+def test_a_duration_is_told_in_the_unit_that_fits(seconds: float, text: str) -> None:
+    assert measure.minutes(seconds) == text
+
+
+def test_the_plan_tells_how_many_answers_are_left() -> None:
+    run = Run(SETTING, ["x", "y"], [A, B])
+    whole = "16 answers: 2 x 2 prompts x 2 alternations x 2 arms (x, y)"
+    assert measure.plan_text([run, Run(SETTING, ["x", "y"], [A, B])], 2) == whole
+    run.visits[0, "a"] = {}
+    assert measure.plan_text([run, Run(SETTING, ["x", "y"], [A, B])], 2) == f"{whole}; 14 of them are left"
+
+
+# -- the record
+
+
+def record_of(run: Run, **settings: Any) -> dict[str, Any]:
+    return {
+        "schema_version": record.SCHEMA_VERSION,
+        "settings": {"threads": 2, "pairs": 3, **settings},
+        "machine": {"cpu": "c", "cores": 2, "load_average_at_start": [0.1]},
+        "versions": {"python": "3"},
+        "prompts": {"sha256": "5", "ids": ["a", "b"]},
+        "runs": [
+            {"target": {"sha256": "t"}, "draft": None, "temperature": 0.0, "arms": run.arms,
+             "samples": record.samples_record(run)},
+        ],
+    }  # fmt: skip
+
+
+def test_a_record_is_gone_on_with_from_its_last_whole_visit(tmp_path: Path) -> None:
+    run = Run(SETTING, ["ours-plain", "y"], [A, B])
+    for _ in run.measure({"ours-plain": Scripted("plain", 1), "y": Scripted("y", 2)}, 1, lambda _text: None):
+        pass
+    path = tmp_path / "record.json"
+    record.write(path, record_of(run))
+    again = Run(SETTING, ["ours-plain", "y"], [A, B])
+    kept = record.read(path)
+    record.restore(again, kept["runs"][0]["samples"])
+    assert again.visits == run.visits
+    half = Run(SETTING, ["ours-plain", "y"], [A, B])
+    record.restore(half, kept["runs"][0]["samples"][:-1])
+    assert list(half.visits) == [(0, "a")]
+
+
+def test_a_run_goes_on_only_with_the_same_settings_but_for_the_repetitions() -> None:
+    run = Run(SETTING, ["x"], [A])
+    old = json.loads(json.dumps(record_of(run)))
+    record.check_same(Path("r.json"), old, record_of(run, pairs=5))
+    with pytest.raises(BenchError, match=r"^r\.json was measured with other threads; name another file\.$"):
+        record.check_same(Path("r.json"), old, record_of(run, threads=4))
+    other = record_of(Run(SETTING, ["x", "z"], [A]))
+    with pytest.raises(BenchError, match="other pairs, temperatures and arms;"):
+        record.check_same(Path("r.json"), old, other)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("{", "cannot be gone on with"),
+        ("[]", "schema version None"),
+        ('{"schema_version": 1}', "version 1, not 2"),
+    ],
+)
+def test_a_file_that_is_no_such_record_is_refused(tmp_path: Path, content: str, told: str) -> None:
+    path = tmp_path / "r.json"
+    path.write_text(content)
+    with pytest.raises(BenchError, match=told):
+        record.read(path)
 
 
 # -- check_exact: whether a difference of texts is excused
