@@ -22,6 +22,7 @@ from edge_spec.planner import FixedPlanner
 from edge_spec.planner.auto import AutoPlanner
 from edge_spec.planner.calibration import calibrate, keep, recall
 from edge_spec.planner.knowledge import Knowledge
+from edge_spec.planner.length import described
 from edge_spec.sampling import SamplerChain
 from edge_spec.stats import Stats
 from edge_spec.target import ModelTarget
@@ -322,6 +323,7 @@ class Pair:
             yield Notice("info", "Measuring what decodes cost here; this is done once for a pair.")
             with self._turn():
                 self._knowledge = calibrate(self.target, self.draft)
+            yield Notice("info", described(self._knowledge))
 
     def _engine(self, decoding: Decoding, steady_rows: int) -> Engine:
         timers = Timers()

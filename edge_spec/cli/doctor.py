@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -11,6 +12,8 @@ import click
 from edge_spec.cli.output import log_folder, print_json, show, size_text
 from edge_spec.errors import EdgeSpecError
 from edge_spec.versions import versions
+
+_BAR_WIDTH = 32
 
 Facts = dict[str, Any]
 """What was found: a name that ends in _bytes is a size."""
@@ -32,14 +35,17 @@ def command(ctx: click.Context, as_json: bool) -> None:
         "store": _store(problems),
         "files": _files(),
     }
+    measured = _measured()
     if as_json:
-        print_json({"schema_version": 1, **report, "problems": problems})
+        print_json({"schema_version": 1, **report, "measured": measured, "problems": problems})
     else:
         for section, facts in report.items():
             show(section)
             for name, value in facts.items():
                 label = name.removesuffix("_bytes").replace("_", " ")
                 show(f"  {label:18} {_shown(name, value)}")
+        for costs in measured:
+            _show_costs(costs)
         for problem in problems:
             show(f"problem: {problem}")
     if problems:
@@ -105,6 +111,35 @@ def _files() -> Facts:
         "last_bug": log_folder() / "error.log",
     }
     return {name: {"path": path, "exists": path.exists()} for name, path in paths.items()}
+
+
+def _measured() -> list[Facts]:
+    """What decodes of each pair cost here, as `--drafter auto` measured it and rounds have corrected it."""
+    from edge_spec.planner.calibration import kept_pairs
+
+    def milliseconds(seconds: Mapping[int, float] | None) -> dict[str, float] | None:
+        return None if seconds is None else {str(n): round(1e3 * seconds[n], 2) for n in sorted(seconds)}
+
+    return [
+        {
+            "target": kept.target,
+            "draft": kept.draft,
+            "target_ms": milliseconds(kept.verify_s),
+            "draft_ms": milliseconds(kept.draft_s),
+        }
+        for kept in kept_pairs()
+    ]
+
+
+def _show_costs(costs: Facts) -> None:
+    """The staircases of a pair: milliseconds of a decode by its rows."""
+    show(f"measured: {costs['target']}, drafted by {costs['draft'] or 'no model'}")
+    longest = max(costs["target_ms"].values())
+    for role in ("target", "draft"):
+        for rows, ms in (costs[f"{role}_ms"] or {}).items():
+            bar = "█" * max(1, round(_BAR_WIDTH * ms / longest))
+            label = f"{role} {rows} row" + ("" if rows == "1" else "s")
+            show(f"  {label:18} {ms:7.1f} ms {bar}")
 
 
 def _shown(name: str, value: Any) -> str:

@@ -6,13 +6,12 @@ a draft is valued, and docs/architecture.md for the whole.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from edge_spec.events import Notice, RoundTimings
 from edge_spec.planner.knowledge import MAX_DRAFT_STEPS, WINDOWS, Knowledge, match_class
-from edge_spec.planner.length import Choice, DraftRun, best_length
+from edge_spec.planner.length import Choice, DraftRun, best_length, draft_extra_s, needed_acceptance
 from edge_spec.stats import SpeculationState
 from edge_spec.types import Budget, Fate, Outlook, Proposal, Slot, Verdict
 
@@ -31,6 +30,9 @@ _PROBE_LENGTH = 3
 
 _HOPEFUL = 0.95
 """Where not even this acceptance would pay, there is nothing to find out."""
+
+_LOOK_EVERY = 8
+"""Where drafting did not pay, and nothing is drafted that could teach otherwise, one need not look often."""
 
 _FIRST_PROBE_TOKENS = 16
 _LONGEST_PAUSE_TOKENS = 1024
@@ -76,6 +78,7 @@ class AutoPlanner:
         self._tokens_since_pay = 0
         self._tokens_since_probe = 0
         self._pause_tokens = _FIRST_PROBE_TOKENS
+        self._tokens_until_look = 0
         self._foreseen_tokens = 0.0
         self._foreseen_s = 0.0
         knowledge.begin_text()
@@ -86,7 +89,9 @@ class AutoPlanner:
         if self.knowledge.draft is None or not self._foreseen_s:
             return "nothing was judged yet"
         is_off = self.state == "auto-off"
-        needed, has = self.needed_acceptance(), self.knowledge.positions(0)
+        needed, has = needed_acceptance(self.knowledge), self.knowledge.positions(0)
+        if needed is None:
+            return "off: would not pay here even if every token were accepted"
         verb = "needs" if is_off else "pays above"
         return f"{'off' if is_off else 'on'}: {verb} {needed:.0%} acceptance here, has {has:.0%}"
 
@@ -164,8 +169,12 @@ class AutoPlanner:
         nothing: tuple[Choice, _Reading | None] = Choice(), None
         if outlook.draft_lag is None or self.knowledge.draft is None:
             return nothing
-        positions, extra_s = self.knowledge.positions, self._draft_extra_s(len(slot.tokens))
+        self._tokens_until_look -= 1
+        if self._tokens_until_look > 0:
+            return nothing
+        positions, extra_s = self.knowledge.positions, draft_extra_s(self.knowledge, len(slot.tokens))
         if best_length(positions, extra_s, rho, most).length == 0:
+            self._tokens_until_look = _LOOK_EVERY
             return nothing
         left, best, most_won = self._tokens_left(slot), nothing, 0.0
         for reading in self._readings(slot, outlook.draft_lag):
@@ -201,27 +210,21 @@ class AutoPlanner:
         typical, emitted = self.knowledge.typical_tokens, slot.num_emitted
         return min(slot.max_tokens - emitted, max(typical - emitted, typical / 2))
 
-    def _draft_extra_s(self, cells: int) -> Callable[[int], float]:
-        """What a round takes beyond a plain one, in seconds, by the tokens that the model drafts in it."""
-        knowledge = self.knowledge
-        assert knowledge.draft is not None
-        step_s, plain_s = knowledge.draft(1, cells), knowledge.verify(1, cells)
-        return lambda length: length * step_s + knowledge.verify(1 + length, cells) - plain_s
-
     def _probe(self, slot: Slot, lag: int, most: int) -> tuple[Choice, _Reading | None]:
         """A short draft to see whether drafting pays by now, where that can be afforded."""
         knowledge, cells = self.knowledge, len(slot.tokens)
         if self._tokens_since_probe < self._pause_tokens:
             return Choice(), None
-        plain_s, extra_s = knowledge.verify(1, cells), self._draft_extra_s(cells)
-        if not best_length(functools.partial(_same, _HOPEFUL), extra_s, 1 / plain_s, most).length:
-            return Choice(), None
+        plain_s, extra_s = knowledge.verify(1, cells), draft_extra_s(knowledge, cells)
         length = min(most, max(_PROBE_LENGTH, self._draft_min))
         reading = min(self._readings(slot, lag), key=lambda reading: reading.once_s)
         cost_s = reading.once_s + extra_s(length)
         if cost_s > _PROBE_TEXT_SHARE * self._decode_s:
             return Choice(), None
         if knowledge.probe_s + cost_s > _PROBE_SHARE * knowledge.decode_s:
+            return Choice(), None
+        if not best_length(lambda _index: _HOPEFUL, extra_s, 1 / plain_s, most).length:
+            self._tokens_since_probe = 0
             return Choice(), None
         survival, tokens = 1.0, 0.0
         for index in range(length):
@@ -289,22 +292,6 @@ class AutoPlanner:
             return []
         self.state = state
         return [Notice("info", f"Drafting with the model is {self.reason}.")]
-
-    def needed_acceptance(self, num_cells: int = 0) -> float:
-        """The acceptance, the same at every position, from which on the draft model pays; 1.0: never."""
-        extra_s, rho = self._draft_extra_s(num_cells), 1 / self.knowledge.verify(1, num_cells)
-        low, high = 0.0, 1.0
-        for _ in range(12):
-            middle = (low + high) / 2
-            if best_length(functools.partial(_same, middle), extra_s, rho, MAX_DRAFT_STEPS).length:
-                high = middle
-            else:
-                low = middle
-        return high
-
-
-def _same(rate: float, _index: int) -> float:
-    return rate
 
 
 def _window_class(window: int) -> int:

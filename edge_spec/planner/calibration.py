@@ -8,6 +8,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +22,17 @@ from edge_spec.whole_file import write_whole
 if TYPE_CHECKING:
     from edge_spec.api import LoadedModel
 
-FORMAT = 2
+FORMAT = 3
+_BUDGET_S = 6.0
 DRAFT_WIDTHS = (1, 2, 3, 4, 5, 8, 16, 32)
 
 
 def calibrate(target: LoadedModel, draft: LoadedModel | None) -> Knowledge:
     """Measure what decodes of both models cost; empties their caches. Takes seconds. Raises Cancelled."""
-    verify = RowCosts(measure(target.cache))
-    drafting = None if draft is None else RowCosts(measure(draft.cache, DRAFT_WIDTHS, wanted=False))
+    verify = RowCosts(measure(target.cache, budget_s=_BUDGET_S))
+    if draft is None:
+        return Knowledge(verify, None)
+    drafting = RowCosts(measure(draft.cache, DRAFT_WIDTHS, wanted=False, budget_s=_BUDGET_S))
     return Knowledge(verify, drafting)
 
 
@@ -50,6 +54,8 @@ def keep(knowledge: Knowledge, target: LoadedModel, draft: LoadedModel | None) -
     """Keep it for the next start; quietly does nothing where that is not possible."""
     state = {
         "format": FORMAT,
+        "target": target.path.stem,
+        "draft_model": None if draft is None else draft.path.stem,
         "verify": knowledge.verify.measured,
         "draft": None if knowledge.draft is None else knowledge.draft.measured,
         "learned": knowledge.state(),
@@ -57,6 +63,41 @@ def keep(knowledge: Knowledge, target: LoadedModel, draft: LoadedModel | None) -
     with contextlib.suppress(OSError):
         # A model's file may have been removed meanwhile.
         write_whole(_file(target, draft), json.dumps(state).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a pair's decodes cost when they were last kept: seconds by rows. `when` is a POSIX time."""
+
+    target: str
+    draft: str | None
+    verify_s: Mapping[int, float]
+    draft_s: Mapping[int, float] | None
+    when: float
+
+
+def kept_pairs() -> list[Kept]:
+    """Everything that is kept on this machine, the newest first; what cannot be read is passed over."""
+    found = []
+    for path in _folder().glob("*.json"):
+        try:
+            raw = json.loads(path.read_text("utf-8"))
+            if raw["format"] == FORMAT:
+                name = raw["draft_model"]
+                draft_s = None if raw["draft"] is None else _widths(raw["draft"])
+                widths = _widths(raw["verify"])
+                found.append(
+                    Kept(
+                        str(raw["target"]),
+                        None if name is None else str(name),
+                        widths,
+                        draft_s,
+                        path.stat().st_mtime,
+                    )
+                )
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            continue
+    return sorted(found, key=lambda kept: -kept.when)
 
 
 def _widths(raw: Mapping[str, float]) -> dict[int, float]:
@@ -71,13 +112,18 @@ def _file(target: LoadedModel, draft: LoadedModel | None) -> Path:
     models = [_facts(target), None if draft is None else _facts(draft)]
     facts = [models, versions(), platform.node(), platform.machine(), os.cpu_count()]
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
-    return platformdirs.user_cache_path("edge-spec") / "measured" / f"{digest[:32]}.json"
+    return _folder() / f"{digest[:32]}.json"
+
+
+def _folder() -> Path:
+    return platformdirs.user_cache_path("edge-spec") / "measured"
 
 
 def _facts(model: LoadedModel) -> list[Any]:
-    state, settings = model.path.stat(), model.settings
+    settings = model.settings
+    parts = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in model.header.files]
     return [
-        model.path.name, state.st_size, state.st_mtime_ns, settings.context_size, settings.threads,
-        settings.threads_batch, settings.gpu_layers, settings.device, settings.kv_type_k,
-        settings.kv_type_v, settings.flash_attention, settings.num_slots,
+        parts, settings.context_size, settings.threads, settings.threads_batch, settings.gpu_layers,
+        settings.device, settings.kv_type_k, settings.kv_type_v, settings.flash_attention,
+        settings.num_slots, settings.load_mode,
     ]  # fmt: skip

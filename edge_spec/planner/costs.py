@@ -8,6 +8,7 @@ that is really decoded; what no cell knows is interpolated.
 from __future__ import annotations
 
 import bisect
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 
@@ -19,6 +20,7 @@ WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 32)
 DEPTHS = (0, 512, 2048, 8192, 32768)
 """Lower ends of the ranges of context length, in cells, that have cells of their own."""
 
+_TABLE_ROWS = 65
 _SPEED_WEIGHT = 0.15
 """How much one decode moves what is believed of the machine's speed: 90% of a change in 14 decodes."""
 
@@ -45,6 +47,7 @@ class RowCosts:
         self.slowdown = 1.0
         self.least_rows = 1
         self._cells: list[dict[int, float]] = [dict(measured)] + [{} for _ in DEPTHS[1:]]
+        self._tables = [self._table(depth) for depth in range(len(DEPTHS))]
 
     @property
     def measured(self) -> dict[int, float]:
@@ -53,25 +56,45 @@ class RowCosts:
 
     def __call__(self, num_rows: int, num_cells: int = 0) -> float:
         """Expected seconds of a decode of `num_rows` rows behind `num_cells` cells."""
-        return self.slowdown * self._steady(num_rows, num_cells)
+        return self.slowdown * self._steady(max(num_rows, self.least_rows), _depth(num_cells))
 
     def observe(self, num_rows: int, num_cells: int, seconds: float) -> None:
         """A decode took so long."""
-        num_rows = max(num_rows, self.least_rows)
-        expected = self(num_rows, num_cells)
-        surprise = min(max(seconds / expected, 1 / _MOST_SURPRISE), _MOST_SURPRISE)
+        num_rows, depth = max(num_rows, self.least_rows), _depth(num_cells)
+        before = self._steady(num_rows, depth)
+        surprise = min(max(seconds / (self.slowdown * before), 1 / _MOST_SURPRISE), _MOST_SURPRISE)
+        slowdown = self.slowdown
         self.slowdown *= 1 + _SPEED_WEIGHT * (surprise - 1)
-        before = self._steady(num_rows, num_cells)
         # A sudden change is the machine's, not this width's.
-        left = min(max(surprise * expected / (self.slowdown * before), 1 - _MOST_DRIFT), 1 + _MOST_DRIFT)
-        self._cells[_depth(num_cells)][num_rows] = before * (1 + _CELL_WEIGHT * (left - 1))
+        left = min(max(surprise * slowdown / self.slowdown, 1 - _MOST_DRIFT), 1 + _MOST_DRIFT)
+        self._cells[depth][num_rows] = before * (1 + _CELL_WEIGHT * (left - 1))
+        for deeper in range(depth, len(DEPTHS)):
+            if deeper == depth or num_rows not in self._cells[deeper]:
+                self._correct(deeper, num_rows)
 
-    def _steady(self, num_rows: int, num_cells: int) -> float:
-        """Without the slowdown; a depth that has seen nothing of a width asks the one above it."""
-        num_rows = max(num_rows, self.least_rows)
-        for depth in range(_depth(num_cells), 0, -1):
-            if num_rows in self._cells[depth]:
-                return self._cells[depth][num_rows]
+    def _steady(self, num_rows: int, depth: int) -> float:
+        """Without the slowdown."""
+        table = self._tables[depth]
+        return table[num_rows] if num_rows < len(table) else self._looked_up(num_rows, depth)
+
+    def _table(self, depth: int) -> list[float]:
+        """Seconds of every small width, looked up once."""
+        return [self._looked_up(num_rows, depth) for num_rows in range(_TABLE_ROWS)]
+
+    def _correct(self, depth: int, num_rows: int) -> None:
+        """A cell has changed, and so has what is interpolated between it and its neighbours."""
+        widths = sorted(self._cells[0])
+        low = max((width for width in widths if width < num_rows), default=0)
+        high = min((width for width in widths if width > num_rows), default=_TABLE_ROWS)
+        table = self._tables[depth]
+        for width in range(low + 1, min(high, _TABLE_ROWS)):
+            table[width] = self._looked_up(width, depth)
+
+    def _looked_up(self, num_rows: int, depth: int) -> float:
+        """From the cells; a depth that has seen nothing of a width asks the one above it."""
+        for level in range(depth, 0, -1):
+            if num_rows in self._cells[level]:
+                return self._cells[level][num_rows]
         cells = self._cells[0]
         if num_rows in cells:
             return cells[num_rows]
@@ -87,17 +110,23 @@ class RowCosts:
 
 
 def _depth(num_cells: int) -> int:
-    return bisect.bisect(DEPTHS, num_cells) - 1
+    return 0 if num_cells < DEPTHS[1] else bisect.bisect(DEPTHS, num_cells) - 1
 
 
 def measure(
-    cache: KVCache, widths: Sequence[int] = WIDTHS, repetitions: int = 3, *, wanted: bool = True
+    cache: KVCache,
+    widths: Sequence[int] = WIDTHS,
+    repetitions: int = 3,
+    *,
+    wanted: bool = True,
+    budget_s: float = math.inf,
 ) -> dict[int, float]:
     """Decode each width a few times on the empty sequence 0; returns the median seconds of each.
 
     `wanted` asks for every row's logits, as verification does; else for the last one's, as
-    drafting does. The widths take turns, so that a slow second spoils none of them. Leaves the
-    cache empty. Raises Cancelled.
+    drafting does. The widths take turns, so that a slow second spoils none of them; after
+    `budget_s` seconds no further turn begins, but one is always taken after one to warm up.
+    Leaves the cache empty. Raises Cancelled.
     """
     num_vocab = cache.num_vocab
     tokens = [(40 + i) % num_vocab for i in range(max(widths) + 8)]
@@ -105,7 +134,10 @@ def measure(
     try:
         cache.append([Rows(0, tokens[:8], 8)])
         times: dict[int, list[float]] = {width: [] for width in widths}
+        started = cache.busy_s
         for repetition in range(repetitions + 1):
+            if repetition > 1 and cache.busy_s - started > budget_s:
+                break
             for width in widths:
                 before = cache.busy_s
                 cache.append([Rows(0, tokens[8 : 8 + width], 0 if wanted else width - 1)])

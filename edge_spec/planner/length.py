@@ -12,7 +12,7 @@ import bisect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from edge_spec.planner.knowledge import GAP_EDGES, Knowledge
+from edge_spec.planner.knowledge import GAP_EDGES, MAX_DRAFT_STEPS, Knowledge
 
 _MARGIN = 1.05
 """Of many lengths the best is likely one that was overrated, so its seconds count for a little more."""
@@ -90,3 +90,39 @@ class DraftRun:
             self.classes.append(kind)
             self.survival *= here
         return max(0, more)
+
+
+def draft_extra_s(knowledge: Knowledge, num_cells: int) -> Callable[[int], float]:
+    """What a round takes beyond a plain one, in seconds, by the tokens that the model drafts in it."""
+    assert knowledge.draft is not None, "there is a draft model"
+    step_s, plain_s = knowledge.draft(1, num_cells), knowledge.verify(1, num_cells)
+    return lambda length: length * step_s + knowledge.verify(1 + length, num_cells) - plain_s
+
+
+def needed_acceptance(knowledge: Knowledge, num_cells: int = 0) -> float | None:
+    """The acceptance, the same at every place, from which on the draft model pays; None: it never does."""
+    extra_s, rho = draft_extra_s(knowledge, num_cells), 1 / knowledge.verify(1, num_cells)
+
+    def pays(rate: float) -> bool:
+        return best_length(lambda _place: rate, extra_s, rho, MAX_DRAFT_STEPS).length > 0
+
+    if not pays(1.0):
+        return None
+    low, high = 0.0, 1.0
+    for _ in range(12):
+        middle = (low + high) / 2
+        low, high = (low, middle) if pays(middle) else (middle, high)
+    return high
+
+
+def described(knowledge: Knowledge) -> str:
+    """What was measured, in one sentence."""
+    one, four = (1e3 * knowledge.verify(rows) for rows in (1, 4))
+    text = f"Measured: one row takes the target {one:.0f} ms here, four {four:.0f} ms"
+    if knowledge.draft is None:
+        return f"{text}."
+    text += f", a step of the draft {1e3 * knowledge.draft(1):.0f} ms"
+    needed = needed_acceptance(knowledge)
+    if needed is None:
+        return f"{text}: drafting with it would not pay here even if every token were accepted."
+    return f"{text}: drafting with it pays from {needed:.0%} acceptance on."
