@@ -317,13 +317,19 @@ class Pair:
 
     def _calibrate(self) -> Generator[Event]:
         """See to it that the costs of this pair's decodes are known."""
-        if self._knowledge is None:
-            self._knowledge = recall(self.target, self.draft)
-        if self._knowledge is None:
-            yield Notice("info", "Measuring what decodes cost here; this is done once for a pair.")
-            with self._turn():
-                self._knowledge = calibrate(self.target, self.draft)
-            yield Notice("info", described(self._knowledge))
+        if self._knowledge is not None:
+            return
+        known, drifted = recall(self.target, self.draft) or (None, False)
+        if known is not None and not drifted:
+            self._knowledge = known
+            return
+        again = " again, since the last texts took longer or shorter than foreseen" if drifted else ""
+        yield Notice("info", f"Measuring what decodes cost here{again}; this takes some seconds.")
+        with self._turn():
+            self._knowledge = calibrate(self.target, self.draft)
+        if known is not None:
+            self._knowledge.restore(known.state())
+        yield Notice("info", described(self._knowledge))
 
     def _engine(self, decoding: Decoding, steady_rows: int) -> Engine:
         timers = Timers()

@@ -36,8 +36,11 @@ def calibrate(target: LoadedModel, draft: LoadedModel | None) -> Knowledge:
     return Knowledge(verify, drafting)
 
 
-def recall(target: LoadedModel, draft: LoadedModel | None) -> Knowledge | None:
-    """What is kept of this pair with these settings on this machine, or None."""
+def recall(target: LoadedModel, draft: LoadedModel | None) -> tuple[Knowledge, bool] | None:
+    """What is kept of this pair with these settings on this machine, or None.
+
+    And whether its costs are to be measured again, see `RowCosts.has_drifted`.
+    """
     try:
         kept = json.loads(_file(target, draft).read_text("utf-8"))
         if kept["format"] != FORMAT:
@@ -45,9 +48,10 @@ def recall(target: LoadedModel, draft: LoadedModel | None) -> Knowledge | None:
         drafting = None if draft is None else RowCosts(_widths(kept["draft"]))
         knowledge = Knowledge(RowCosts(_widths(kept["verify"])), drafting)
         knowledge.restore(kept["learned"])
+        drifted = bool(kept["drifted"])
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None  # nothing is kept, or something else is: it is measured anew
-    return knowledge
+    return knowledge, drifted
 
 
 def keep(knowledge: Knowledge, target: LoadedModel, draft: LoadedModel | None) -> None:
@@ -58,6 +62,7 @@ def keep(knowledge: Knowledge, target: LoadedModel, draft: LoadedModel | None) -
         "draft_model": None if draft is None else draft.path.stem,
         "verify": knowledge.verify.measured,
         "draft": None if knowledge.draft is None else knowledge.draft.measured,
+        "drifted": knowledge.verify.has_drifted,
         "learned": knowledge.state(),
     }
     with contextlib.suppress(OSError):

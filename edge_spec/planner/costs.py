@@ -24,6 +24,9 @@ _TABLE_ROWS = 65
 _SPEED_WEIGHT = 0.15
 """How much one decode moves what is believed of the machine's speed: 90% of a change in 14 decodes."""
 
+_LASTING_WEIGHT = 0.03
+_ENOUGH = 100
+_DRIFT = 1.1
 _CELL_WEIGHT = 0.05
 _MOST_DRIFT = 0.1
 """A width is thought to be off by so much at most, however long one decode took."""
@@ -46,6 +49,8 @@ class RowCosts:
             raise ValueError("at least one width must have been measured")
         self.slowdown = 1.0
         self.least_rows = 1
+        self._lasting = 1.0
+        self._num_observed = 0
         self._cells: list[dict[int, float]] = [dict(measured)] + [{} for _ in DEPTHS[1:]]
         self._tables = [self._table(depth) for depth in range(len(DEPTHS))]
 
@@ -53,6 +58,11 @@ class RowCosts:
     def measured(self) -> dict[int, float]:
         """Seconds by width at a short context, as corrected since."""
         return dict(self._cells[0])
+
+    @property
+    def has_drifted(self) -> bool:
+        """Whether decodes take a tenth more or less than was measured, and have for a while."""
+        return self._num_observed >= _ENOUGH and not 1 / _DRIFT < self._lasting < _DRIFT
 
     def __call__(self, num_rows: int, num_cells: int = 0) -> float:
         """Expected seconds of a decode of `num_rows` rows behind `num_cells` cells."""
@@ -65,6 +75,8 @@ class RowCosts:
         surprise = min(max(seconds / (self.slowdown * before), 1 / _MOST_SURPRISE), _MOST_SURPRISE)
         slowdown = self.slowdown
         self.slowdown *= 1 + _SPEED_WEIGHT * (surprise - 1)
+        self._lasting += _LASTING_WEIGHT * (self.slowdown - self._lasting)
+        self._num_observed += 1
         # A sudden change is the machine's, not this width's.
         left = min(max(surprise * slowdown / self.slowdown, 1 - _MOST_DRIFT), 1 + _MOST_DRIFT)
         self._cells[depth][num_rows] = before * (1 + _CELL_WEIGHT * (left - 1))

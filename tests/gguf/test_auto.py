@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import edge_spec
 from edge_spec.config import Decoding, Sampling
-from edge_spec.events import Drafted, Notice
-from edge_spec.planner import calibration
+from edge_spec.drafters import ModelDrafter
+from edge_spec.drafters.draft_model import SINK_TOKENS
+from edge_spec.engine import Engine
+from edge_spec.events import Drafted, Notice, Verified
+from edge_spec.planner import FixedPlanner, calibration
+from edge_spec.target import ModelTarget
+from edge_spec.types import Timers
 
 pytestmark = pytest.mark.gguf
 
@@ -38,14 +44,50 @@ def test_the_text_is_the_plain_one(pair: edge_spec.Pair, drafter: str, seed: int
 def test_what_was_measured_is_kept_and_measured_once(pair: edge_spec.Pair) -> None:
     decoding = Decoding(max_tokens=8, drafter="auto", draft_max=16)
     events = list(pair.generate("Say hello.", decoding=decoding))
-    kept = calibration.recall(pair.target, pair.draft)
-    assert kept is not None and kept.draft is not None
+    kept, drifted = calibration.recall(pair.target, pair.draft) or (None, True)
+    assert kept is not None and kept.draft is not None and not drifted
+    shown = [one for one in calibration.kept_pairs() if one.target == pair.target.path.stem]
+    assert any(one.verify_s == kept.verify.measured for one in shown)
     assert set(kept.verify.measured) >= {1, 2, 4, 8, 16, 32}
     assert all(seconds > 0 for seconds in kept.verify.measured.values())
     with edge_spec.load_pair(pair.target.path, pair.draft and pair.draft.path, context_size=512) as again:
         told = [e.text for e in again.generate("Say hello.", decoding=decoding) if isinstance(e, Notice)]
     assert not [text for text in told if text.startswith("Measuring")]
-    assert events
+    told = [event.text for event in events if isinstance(event, Notice)]
+    assert not told or "acceptance" in told[-1] or "would not pay" in told[-1]
+
+
+def test_a_window_of_the_prompt_is_read_and_the_text_stays(tiny_path: Path) -> None:
+    words = "alpha beta gamma delta epsilon zeta eta theta iota kappa. " * 12
+    with edge_spec.load_pair(tiny_path, tiny_path, context_size=512) as pair:
+        assert pair.draft is not None
+        greedy, decoding = Sampling(temperature=0), Decoding(max_tokens=12, draft_max=3)
+        plain = pair.answer(words, sampling=greedy, decoding=Decoding(max_tokens=12, draft_max=0))
+        slot = pair._slot(0, pair.encode(words), greedy, decoding)
+        timers = Timers()
+        drafter = ModelDrafter(pair.draft.cache, pair.target.model.num_vocab, timers)
+        planner = _Windowed(3)
+        engine = Engine(ModelTarget(pair.target.cache, timers), drafter, planner, timers)
+        emitted = [t for e in engine.generate([slot]) if isinstance(e, Verified) for t in e.verdict.tokens]
+        assert tuple(emitted) == plain.token_ids
+        assert drafter.num_skipped(0) == slot.num_prompt + 1 - 32 - SINK_TOKENS
+        held = pair.draft.cache.length(0)
+        assert held < 32 + SINK_TOKENS + 12 + 1
+        # Another text begins anew, and this one goes on where it was.
+        slot.tokens.append(1)
+        assert drafter.begin(slot) == drafter.num_skipped(0) + pair.draft.cache.length(0)
+        other = pair._slot(0, pair.encode("Say hello to everybody in the room, please."), greedy, decoding)
+        drafter.begin(other)
+        assert drafter.num_skipped(0) == 0
+
+
+class _Windowed(FixedPlanner):
+    """Drafts 3 tokens, the first time after reading the last 32."""
+
+    def plan(self, slots, num_pending, num_allowed, num_rows, outlook):  # type: ignore[no-untyped-def]
+        budgets = super().plan(slots, num_pending, num_allowed, num_rows, outlook)
+        first = slots[0].num_emitted == 1
+        return [replace(budget, window=32) if first and budget.drafted else budget for budget in budgets]
 
 
 def test_a_text_that_repeats_its_prompt_is_copied(pair: edge_spec.Pair) -> None:
