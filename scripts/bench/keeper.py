@@ -1,7 +1,7 @@
 """Run a program for as long as stdin stays open: `python -m bench.keeper PROGRAM ARGUMENTS...`.
 
 The system closes a pipe however its other end's owner ends, so the program does not outlive a
-script that crashed or was killed. Its stdout is thrown away, and the exit code is its own.
+script that crashed or was killed. Its stdout goes to stderr, and the exit code is its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PATIENCE_S = 10.0
 
 def main(command: list[str]) -> None:
     try:
-        program = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        program = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr)
     except OSError as error:
         sys.exit(f"{command[0]} cannot be started: {error}")
 

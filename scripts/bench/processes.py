@@ -54,7 +54,7 @@ class Service:
 
     It has a session of its own, so Ctrl+C reaches only us. It ends when its stdin closes, and
     that happens however we end: a module of ours reads its stdin anyway, and another program is
-    started by `bench.keeper`, which ends it then. What it says on stderr goes to a file.
+    started by `bench.keeper`, which ends it then. What it says goes to a file, answers excepted.
     """
 
     def __init__(self, name: str, module: str, *arguments: str) -> None:
