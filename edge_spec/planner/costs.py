@@ -81,8 +81,7 @@ class RowCosts:
         left = min(max(surprise * slowdown / self.slowdown, 1 - _MOST_DRIFT), 1 + _MOST_DRIFT)
         self._cells[depth][num_rows] = before * (1 + _CELL_WEIGHT * (left - 1))
         for deeper in range(depth, len(DEPTHS)):
-            if deeper == depth or num_rows not in self._cells[deeper]:
-                self._correct(deeper, num_rows)
+            self._correct(deeper, num_rows)
 
     def _steady(self, num_rows: int, depth: int) -> float:
         """Without the slowdown."""
@@ -96,6 +95,9 @@ class RowCosts:
     def _correct(self, depth: int, num_rows: int) -> None:
         """A cell has changed, and so has what is interpolated between it and its neighbours."""
         widths = sorted(self._cells[0])
+        if num_rows not in self._cells[0]:  # of this depth alone, and so nothing is interpolated to it
+            self._tables[depth][num_rows : num_rows + 1] = [self._looked_up(num_rows, depth)]
+            return
         low = max((width for width in widths if width < num_rows), default=0)
         high = min((width for width in widths if width > num_rows), default=_TABLE_ROWS)
         table = self._tables[depth]
