@@ -15,7 +15,7 @@ from edge_spec.config import Decoding, Sampling
 from edge_spec.conversation import ChatEncoder, EncodedChat, History
 from edge_spec.drafters import Cascade, DrawChoice, ModelDrafter, NgramDrafter, NoDrafter, TokenMap
 from edge_spec.engine import Engine
-from edge_spec.errors import PromptTooLongError, SettingError, UsageError
+from edge_spec.errors import Cancelled, PromptTooLongError, SettingError, UsageError
 from edge_spec.events import Event, Finished, Inspected, Notice, Verified
 from edge_spec.inspecting import Inspector
 from edge_spec.planner import FixedPlanner
@@ -325,8 +325,11 @@ class Pair:
             return
         again = " again, since the last texts took longer or shorter than foreseen" if drifted else ""
         yield Notice("info", f"Measuring what decodes cost here{again}; this takes some seconds.")
-        with self._turn():
-            self._knowledge = calibrate(self.target, self.draft)
+        try:
+            with self._turn():
+                self._knowledge = calibrate(self.target, self.draft)
+        except Cancelled:
+            return  # the generation ends at its first decode
         if known is not None:
             self._knowledge.restore(known.state())
         yield Notice("info", described(self._knowledge))

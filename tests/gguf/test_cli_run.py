@@ -65,11 +65,12 @@ def start(tmp_path: Path, *args: str | Path) -> subprocess.Popen[bytes]:
 
 def test_streamed_text_json_text_and_plain_text_are_one(run: Run, tiny_path: Path) -> None:
     common = ("Name three colours.", "-n", "16", "--temp", "0", "-c", "512")
-    streamed = run(*common, "-m", tiny_path, "-md", tiny_path)
+    draft = ("-md", tiny_path, "-k", "3")
+    streamed = run(*common, "-m", tiny_path, *draft)
     assert streamed.returncode == 0
     assert SUMMARY.fullmatch(streamed.stderr)
-    drafted = run(*common, "-m", tiny_path, "-md", tiny_path, "--json")
-    plain = run(*common, "-m", tiny_path, "--json", "--quiet")
+    drafted = run(*common, "-m", tiny_path, *draft, "--json")
+    plain = run(*common, "-m", tiny_path, "--json", "--quiet", "-k", "0")
     assert plain.stderr == "" and plain.returncode == 0
     with_draft, without = json.loads(drafted.stdout), json.loads(plain.stdout)
     assert with_draft["text"] == without["text"]
@@ -84,7 +85,20 @@ def test_streamed_text_json_text_and_plain_text_are_one(run: Run, tiny_path: Pat
 
 def test_a_trace_tells_the_tokens_that_were_printed(run: Run, tiny_path: Path, tmp_path: Path) -> None:
     result = run(
-        "Hello", "-m", tiny_path, "-md", tiny_path, "-n", "12", "--json", "--trace", "t.jsonl", "-c", "512"
+        "Hello",
+        "-m",
+        tiny_path,
+        "-md",
+        tiny_path,
+        "-n",
+        "12",
+        "--json",
+        "--trace",
+        "t.jsonl",
+        "-c",
+        "512",
+        "-k",
+        "3",
     )
     with read_trace(tmp_path / "t.jsonl") as trace:
         events = list(trace)
@@ -138,6 +152,8 @@ def test_raw_prompts_have_no_template_and_stop_strings_end_them(run: Run, tiny_p
         "--stop",
         "8",
         "--json",
+        "-k",
+        "0",
         "-c",
         "128",
     )
@@ -147,7 +163,7 @@ def test_raw_prompts_have_no_template_and_stop_strings_end_them(run: Run, tiny_p
 
 
 def test_the_prompt_can_come_through_a_pipe(run: Run, tiny_path: Path) -> None:
-    result = run("-m", tiny_path, "-n", "4", "-q", "-c", "128", stdin="Say hello.\n")
+    result = run("-m", tiny_path, "-n", "4", "-k", "0", "-q", "-c", "128", stdin="Say hello.\n")
     assert result.returncode == 0 and result.stdout.strip() and result.stderr == ""
 
 
@@ -240,7 +256,9 @@ def test_ctrl_c_twice_exits_at_once(tmp_path: Path, tiny_path: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a shell")
 def test_a_reader_that_has_enough_ends_the_run_quietly(tmp_path: Path, tiny_path: Path) -> None:
-    command = f"'{sys.executable}' -m edge_spec.cli run '{LONG}' -m '{tiny_path}' -n 2000 --logit-bias 2-inf"
+    command = (
+        f"'{sys.executable}' -m edge_spec.cli run '{LONG}' -m '{tiny_path}' -k 0 -n 2000 --logit-bias 2-inf"
+    )
     script = f"{command} | head -c 20"
     result = subprocess.run(
         ["bash", "-c", script], capture_output=True, text=True, env=environment(tmp_path), timeout=120
@@ -254,7 +272,19 @@ def test_a_terminal_shows_accepted_text_underlined(tmp_path: Path, tiny_path: Pa
     import pty
 
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-c", PROGRAM, "run", "Name three colours.", "-m", tiny_path, "-md", tiny_path]
+    command = [
+        sys.executable,
+        "-c",
+        PROGRAM,
+        "run",
+        "Name three colours.",
+        "-m",
+        tiny_path,
+        "-md",
+        tiny_path,
+        "-k",
+        "3",
+    ]
     command += ["-n", "16", "--temp", "0", "-c", "512", *(["--plain"] if plain else [])]
     process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(tmp_path))
     os.close(theirs)

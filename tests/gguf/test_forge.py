@@ -107,7 +107,9 @@ def test_an_inspected_draft_s_alternatives_have_the_target_s_ids(pair: tuple[Pat
     ids = set(read_header(small).metadata["edge_spec.target_ids"].tolist())  # type: ignore[union-attr]
     seen = set()
     with edge_spec.load_pair(target, small, context_size=256, threads=1) as loaded:
-        for event in loaded.generate(PROMPTS[0], decoding=edge_spec.Decoding(max_tokens=40), inspect=3):
+        for event in loaded.generate(
+            PROMPTS[0], decoding=edge_spec.Decoding(max_tokens=40, draft_max=3), inspect=3
+        ):
             if isinstance(event, edge_spec.Inspected):
                 seen |= {one.token for row in event.rows for one in row.draft}
     assert seen
@@ -181,7 +183,7 @@ def test_every_step_that_is_asked_for_is_taken_measured_and_written_down(pair: t
         "target.gguf",
     ]
     with edge_spec.load_pair(pair[0], report.path, context_size=256, threads=1) as loaded:
-        assert loaded.complete(PROMPTS[1], decoding=edge_spec.Decoding(max_tokens=20))
+        assert loaded.complete(PROMPTS[1], decoding=edge_spec.Decoding(max_tokens=20, draft_max=3))
 
 
 def test_a_draft_as_good_as_its_target_is_accepted_always(pair: tuple[Path, Path]) -> None:

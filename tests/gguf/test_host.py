@@ -64,7 +64,7 @@ def pair(tiny_path: Path) -> Iterator[edge_spec.Pair]:
 
 
 def ask(*messages, n=24, seed=3, inspect=0, history=None) -> ChatRequest:
-    return ChatRequest(messages, WILD, Decoding(max_tokens=n, seed=seed), inspect, history)
+    return ChatRequest(messages, WILD, Decoding(max_tokens=n, seed=seed, draft_max=3), inspect, history)
 
 
 def tokens(events):

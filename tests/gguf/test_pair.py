@@ -39,7 +39,7 @@ def starter(target_q4_0_path: Path, draft_q4_0_path: Path) -> Iterator[edge_spec
 
 
 def decoding(**values) -> edge_spec.Decoding:
-    return edge_spec.Decoding(**{"max_tokens": 24, **values})
+    return edge_spec.Decoding(**{"max_tokens": 24, "draft_max": 3, **values})
 
 
 @pytest.mark.gguf

@@ -36,7 +36,7 @@ def pair(request: pytest.FixtureRequest, paths: dict[str, Path]) -> Iterator[edg
 
 
 def text(pair: edge_spec.Pair, prompt: list[int], **values) -> list[int]:
-    decoding = edge_spec.Decoding(**{"max_tokens": 40, **values})
+    decoding = edge_spec.Decoding(**{"max_tokens": 40, "draft_max": 3, **values})
     return list(pair.answer(prompt, sampling=GREEDY, decoding=decoding, reuse_cache=False).token_ids)
 
 
@@ -76,7 +76,7 @@ def test_rejections_do_not_stop_progress(pair):
 def test_a_second_turn_goes_on_with_the_right_text(pair):
     first = text(pair, PROMPT, max_tokens=10)
     longer = [*PROMPT, *first, 33, 34]
-    decoding = edge_spec.Decoding(max_tokens=20)
+    decoding = edge_spec.Decoding(max_tokens=20, draft_max=3)
     events = list(pair.generate(longer, sampling=GREEDY, decoding=decoding))
     warm = [token for e in events if isinstance(e, Verified) for token in e.verdict.tokens]
     assert isinstance(events[0], Started)
@@ -118,8 +118,12 @@ def test_a_draft_with_fewer_ids_drafts_until_the_text_holds_one_that_it_lacks(tm
     draft = make_gguf(tmp_path / "draft.gguf", vocab_size=300, seed=3)
     with edge_spec.load_pair(target, draft, context_size=128) as pair:
         wanted = edge_spec.Sampling(temperature=0, logit_bias=((1, -1e9), (310, -1e9)))
-        drafted = pair.answer(PROMPT, sampling=wanted, decoding=edge_spec.Decoding(max_tokens=20))
+        drafted = pair.answer(
+            PROMPT, sampling=wanted, decoding=edge_spec.Decoding(max_tokens=20, draft_max=3)
+        )
         assert drafted.stats.drafted > 0
-        silent = pair.answer([*PROMPT, 310], sampling=wanted, decoding=edge_spec.Decoding(max_tokens=20))
+        silent = pair.answer(
+            [*PROMPT, 310], sampling=wanted, decoding=edge_spec.Decoding(max_tokens=20, draft_max=3)
+        )
         assert silent.stats.drafted == 0
         assert silent.stats.completion_tokens == 20

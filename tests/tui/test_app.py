@@ -294,7 +294,7 @@ async def test_the_panel_stands_beside_the_tokens_and_folds_on_a_narrow_screen(
             assert " ".join(words.split()) in " ".join(text.split()), words
         await chat.pilot.resize_terminal(80, 24)
         await chat.until(lambda: folded.display and not panel.display)
-        assert "33.3 t/s  67%  K3 on" in screen_text(chat) and "30/4096" in screen_text(chat)
+        assert "33.3 t/s  67%  K auto on" in screen_text(chat) and "30/4096" in screen_text(chat)
         assert "30 / 4096" not in screen_text(chat)
         await chat.pilot.resize_terminal(100, 30)
         await chat.until(lambda: panel.display and not folded.display)

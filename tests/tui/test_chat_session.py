@@ -447,6 +447,7 @@ def test_speculation_is_off_for_a_reason(chat: Chat) -> None:
     assert (chat.session.speculation.on, chat.session.speculation.reason) == (False, "you turned it off")
     assert chat.session.ask("Hi").decoding.draft_max == 0
     chat.load(PairSpec("target.gguf", None, {}))
+    chat.session.settings.set("draft-max", "3")
     assert chat.session.speculation.reason == "there is no draft model"
 
 

@@ -189,7 +189,7 @@ async def test_k_0_is_plain_and_f4_brings_a_k_back(chatting: Chatting, script: S
         await chat.ask()
         await chat.enter("/speculation")
         await chat.ask()
-        assert [request.decoding.draft_max for request in script.requests] == [0, 3]
+        assert [request.decoding.draft_max for request in script.requests] == [0, 32]
 
 
 async def test_the_toggles_toggle(chatting: Chatting) -> None:
@@ -294,7 +294,7 @@ async def test_every_command_is_in_the_palette_with_its_key_and_slash_word(chatt
     async with chatting() as chat:
         entries = {entry.title: entry.help for entry in chat.app.get_system_commands(chat.screen)}
         assert set(entries) == {command.summary for command in COMMANDS}
-        assert entries["K, the most tokens drafted a round"] == "Alt+K  /k N"
+        assert entries["K, tokens drafted a round, or auto"] == "Alt+K  /k N"
 
 
 async def test_a_command_runs_from_the_palette(chatting: Chatting) -> None:

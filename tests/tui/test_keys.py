@@ -191,7 +191,7 @@ async def test_f4_turns_speculation_off_and_on_for_the_next_answer(
         await chat.ask()
         await chat.press("f4")
         await chat.ask()
-        assert [request.decoding.draft_max for request in script.requests] == [0, 3]
+        assert [request.decoding.draft_max for request in script.requests] == [0, 32]
         assert chat.told[-2:] == ["Speculation is off.", "Speculation is on."]
 
 

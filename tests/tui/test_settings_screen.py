@@ -84,9 +84,9 @@ async def test_a_wrong_value_is_said_and_can_be_put_right() -> None:
 async def test_what_does_not_go_together_is_said() -> None:
     async with alone(SettingsScreen()) as (app, pilot):
         highlight(app, "draft-min")
-        await pilot.press("enter", "9", "enter")
+        await pilot.press("enter", "9", "9", "enter")
         await pilot.pause()
-        assert "draft-min is 9, but it must be from 0 to draft-max (3)." in app.text("#settings-about")
+        assert "draft-min is 99, but it must be from 0 to draft-max (32)." in app.text("#settings-about")
         assert file() == {}
 
 

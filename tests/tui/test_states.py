@@ -227,14 +227,27 @@ async def test_a_model_that_cannot_be_loaded_says_why(chatting: Chatting, script
         assert chat.words == "no model is loaded, see above"
 
 
-async def test_without_a_draft_model_speculation_is_off_and_says_so(
+async def test_without_a_draft_model_what_the_text_repeats_is_drafted(
     chatting: Chatting, script: Script
 ) -> None:
     async with chatting(draft_max="0") as chat:
         assert script.specs == [PairSpec("target.gguf", None, script.specs[0].options)]
+        assert chat.session.speculation.reason == "you turned it off"
+        await chat.press("f4")
+        assert chat.session.speculation.reason == "without a draft model: what the text repeats"
+
+
+async def test_a_k_without_a_draft_model_drafts_nothing_and_says_so(
+    chatting: Chatting, script: Script
+) -> None:
+    async with chatting(draft_max="0") as chat:
+        await chat.enter("/k 3")
+        assert not chat.session.speculation.on
         assert chat.session.speculation.reason == "there is no draft model"
         await chat.press("f4")
         assert chat.told[-1] == "There is no draft model; Alt+M chooses one."
+        await chat.enter("/k auto")
+        assert chat.session.speculation.on and chat.session.speculation.draft_max is None
 
 
 async def test_the_notices_of_loading_and_of_answers_are_told(chatting: Chatting, script: Script) -> None:

@@ -169,7 +169,8 @@ def test_the_answer_is_on_stdout_and_one_summary_line_on_stderr(run: Run) -> Non
     assert run("hi", *MODELS) == (
         0,
         "Hello world\U0001f600!\n",
-        "[6 tokens, 5.3 tokens/s, acceptance 50%, mean acceptance length 1.50, K 3; the model ended it]\n",
+        "[6 tokens, 5.3 tokens/s, acceptance 50%, mean acceptance length 1.50, K chosen each round; "
+        "the model ended it]\n",
     )
 
 
@@ -341,7 +342,7 @@ def test_a_bad_prompt_is_one_sentence_and_exit_2(
 BAD_OPTIONS = {
     ("-k", "-1"): "draft-max is -1, but it must be from 0 (plain decoding) to 64 (--draft-max).",
     ("-k", "many"): "--draft-max is 'many', but it must be a whole number.",
-    ("--draft-min", "4"): "draft-min is 4, but it must be from 0 to draft-max (3).",
+    ("-k", "3", "--draft-min", "4"): "draft-min is 4, but it must be from 0 to draft-max (3).",
     ("--temp", "-0.1"): "temperature is -0.1, but it must be 0 or more (--temp).",
     ("--temp", "nan"): "temperature is nan, but it must be 0 or more (--temp).",
     ("--top-p", "1.1"): "top-p is 1.1, but it must be above 0 and at most 1 (1 is off) (--top-p).",

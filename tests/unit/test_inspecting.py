@@ -56,7 +56,7 @@ def test_tokens_without_mass_are_no_alternatives_and_ties_go_to_the_lowest_ids()
 class Draft:
     """Plans as told, round by round."""
 
-    state, reason = "on", ""
+    state, reason, predicted_tokens_per_second = "on", "", None
 
     def __init__(self, *lengths: int) -> None:
         self._plans = [FixedPlanner(length) for length in lengths]

@@ -257,7 +257,7 @@ def test_any_text_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory,
         ({"glyphs": "maybe"}, "glyphs is 'maybe', but it must be on or off."),
         ({"stop": "[1"}, "stop is '[1', which is no JSON list."),
         ({"temp": -1}, "temperature is -1.0, but it must be 0 or more (temp in {file})."),
-        ({"draft-min": 4}, "draft-min is 4, but it must be from 0 to draft-max (3)."),
+        ({"draft-min": 33}, "draft-min is 33, but it must be from 0 to draft-max (32)."),
         (
             {"flash-attn": "off", "cache-type-v": "q8_0"},
             "kv-type-v is q8_0, but it must be f32, f16 or bf16 without flash attention.",
