@@ -90,6 +90,20 @@ class _Windowed(FixedPlanner):
         return [replace(budget, window=32) if first and budget.drafted else budget for budget in budgets]
 
 
+def test_a_stop_while_costs_are_measured_ends_the_text_at_once(tiny_path: Path) -> None:
+    with edge_spec.load_pair(tiny_path, tiny_path, context_size=256) as pair:  # never measured at this size
+        told = []
+        for event in pair.generate("Say hello.", decoding=Decoding(max_tokens=100)):
+            told.append(event)
+            if isinstance(event, Notice) and event.text.startswith("Measuring"):
+                pair.cancel()
+        assert isinstance(told[-1], edge_spec.Finished) and told[-1].reason == "cancelled"
+        assert told[-1].stats.completion_tokens == 0
+        assert pair.answer("Say hello.", decoding=Decoding(max_tokens=3)).token_ids, (
+            "and the next is answered"
+        )
+
+
 def test_a_text_that_repeats_its_prompt_is_copied(pair: edge_spec.Pair) -> None:
     words = "alpha beta gamma delta epsilon zeta eta theta iota kappa. " * 4
     decoding = Decoding(max_tokens=40, drafter="ngram", draft_max=8)

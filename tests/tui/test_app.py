@@ -335,7 +335,7 @@ async def test_the_panel_says_what_is_true_before_the_first_answer(
     async with chatting(loaded=False, drafter="none") as chat:
         await chat.until(gate.reached.is_set)
         text = screen_text(chat)
-        assert "plain" not in text and "SPECULATION off" in text and "there is no draft model" in text
+        assert "plain" not in text and "SPECULATION off" in text and "you turned it off" in text
         gate.open()
         await chat.state("ready")
         await chat.ask()
