@@ -78,7 +78,7 @@ class AutoPlanner:
         self._tokens_since_pay = 0
         self._tokens_since_probe = 0
         self._pause_tokens = _FIRST_PROBE_TOKENS
-        self._tokens_until_look = 0
+        self._rounds_until_look = 0
         self._foreseen_tokens = 0.0
         self._foreseen_s = 0.0
         knowledge.begin_text()
@@ -86,7 +86,9 @@ class AutoPlanner:
     @property
     def reason(self) -> str:
         """What the draft model needs to pay here, and what it has."""
-        if self.knowledge.draft is None or not self._foreseen_s:
+        if self.knowledge.draft is None:
+            return "without a draft model: what the text repeats"
+        if not self._foreseen_s:
             return "nothing was judged yet"
         is_off = self.state == "auto-off"
         needed, has = needed_acceptance(self.knowledge), self.knowledge.positions(0)
@@ -169,12 +171,12 @@ class AutoPlanner:
         nothing: tuple[Choice, _Reading | None] = Choice(), None
         if outlook.draft_lag is None or self.knowledge.draft is None:
             return nothing
-        self._tokens_until_look -= 1
-        if self._tokens_until_look > 0:
+        self._rounds_until_look -= 1
+        if self._rounds_until_look > 0:
             return nothing
         positions, extra_s = self.knowledge.positions, draft_extra_s(self.knowledge, len(slot.tokens))
         if best_length(positions, extra_s, rho, most).length == 0:
-            self._tokens_until_look = _LOOK_EVERY
+            self._rounds_until_look = _LOOK_EVERY
             return nothing
         left, best, most_won = self._tokens_left(slot), nothing, 0.0
         for reading in self._readings(slot, outlook.draft_lag):
