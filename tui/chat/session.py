@@ -117,12 +117,19 @@ class ChatSession:
         return next((turn for turn in self.turns if turn.block is blocks[block]), None)
 
     @property
+    def lacks_draft(self) -> bool:
+        """Whether a draft model is to draft, and there is none; n-grams need none."""
+        if self.spec is None or self.settings.decoding.drafter != "draft":
+            return False
+        return (self.spec.draft if self.info is None else self.info.draft_name) is None
+
+    @property
     def speculation(self) -> Speculation:
         """Whether the next answer is drafted for, and why or why not."""
         draft_max, stats = self.settings.decoding.draft_max, self.fold.stats if self.fold else None
         if self.spec is None:
             return Speculation(False, draft_max, "no model is loaded")
-        if (self.spec.draft if self.info is None else self.info.draft_name) is None:
+        if self.lacks_draft:
             return Speculation(False, draft_max, "there is no draft model")
         if not self.settings.speculating:
             return Speculation(False, draft_max, "you turned it off")

@@ -1,4 +1,4 @@
-"""Words of a search: how texts are cut into them, how a query is put to FTS5, what is shown of a hit."""
+"""Words of a search: how texts and queries are cut into them, what is shown of a hit."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ _WORD: Final = re.compile(f"{_LETTER}+")
 _IDEOGRAPHS: Final = re.compile(
     "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003fffd]+"
 )
+_CONTROLS: Final = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], " ")
 _BEFORE: Final = 24
 _LENGTH: Final = 120
 
@@ -43,13 +44,10 @@ def query_words(query: str) -> list[str]:
     return _WORD.findall(_IDEOGRAPHS.sub(r" \g<0> ", unicodedata.normalize("NFC", query)))
 
 
-def match_expression(words: Sequence[str]) -> str:
-    """An FTS5 query for the texts that have all of `words`, each perhaps only as a beginning.
-
-    Quoted, a word is never taken for syntax.
-    """
+def index_words(words: Sequence[str]) -> list[str]:
+    """What the index has of `words`, at least as beginnings: of ideographs their pairs."""
     cut = (_pairs(word) or [word] if _IDEOGRAPHS.match(word) else [word] for word in words)
-    return " ".join(f'"{part}"*' for parts in cut for part in parts)
+    return [part for parts in cut for part in parts]
 
 
 def like_patterns(words: Sequence[str]) -> list[str]:
@@ -73,12 +71,12 @@ def snippet(text: str, words: Sequence[str]) -> Snippet:
 
 def one_line(text: str) -> str:
     """`text` with every run of spaces, line ends and control characters as one space."""
-    return " ".join("".join(" " if unicodedata.category(c) == "Cc" else c for c in text).split())
+    return " ".join(text.translate(_CONTROLS).split())
 
 
 def fold(text: str) -> str:
     """`text` without case and diacritics, character by character, so that places stay what they are."""
-    return text.translate(_FOLDED)
+    return text.lower() if text.isascii() else text.translate(_FOLDED)
 
 
 def _pattern(word: str) -> str:
