@@ -15,6 +15,7 @@ import json
 import os
 import platform
 import random
+import shutil
 import sqlite3
 import statistics
 import sys
@@ -167,11 +168,16 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--limit-ms", type=float, default=100.0)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--file", type=Path, help="build here once, and measure a copy of it from then on")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "conversations.sqlite3"
         started = time.perf_counter()
-        build(path, options.conversations, options.messages)
+        built = options.file or path
+        if not built.exists():
+            build(built, options.conversations, options.messages)
+        if options.file:
+            shutil.copyfile(built, path)
         built_s = time.perf_counter() - started
         record = {
             "seed": SEED,

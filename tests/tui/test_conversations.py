@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge_spec import EdgeSpecError, PairSpec
-from tui.conversations import word_index
+from tui.conversations import search, word_index
 from tui.conversations.database import ConversationError
 from tui.conversations.saved import SavedMessage, Summary, pack_ids, title_of, unpack_ids
 from tui.conversations.store import ConversationStore, default_path
@@ -322,6 +322,15 @@ def test_the_newest_message_that_has_the_words_is_shown_with_their_places(store:
     text = found.snippet.text
     assert text.startswith("…") and text.endswith("A **red** ápple pie, apples.") and len(text) < 60
     assert [text[a:b] for a, b in found.snippet.marks] == ["ápple", "apple"]
+
+
+def test_a_place_is_found_wherever_it_is_in_a_long_text() -> None:
+    for length in range(2 * search._PIECE - 8, 2 * search._PIECE + 8):
+        found = search.snippet("ü" * length + " Nädel in it", ["nade"])
+        assert found.text.endswith("Nädel in it")
+        assert [found.text[a:b] for a, b in found.marks] == ["Näde"]
+        inside = search.snippet("u" * length + "nadel" + " x" * 200 + " nadel", ["nade"])
+        assert inside.text.endswith("x nadel") and len(inside.marks) == 1
 
 
 def test_an_answer_is_found_once_it_has_ended(store: ConversationStore) -> None:

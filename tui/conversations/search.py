@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ _IDEOGRAPHS: Final = re.compile(
 _CONTROLS: Final = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], " ")
 _BEFORE: Final = 24
 _LENGTH: Final = 120
+_PIECE: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +59,27 @@ def like_patterns(words: Sequence[str]) -> list[str]:
 
 def snippet(text: str, words: Sequence[str]) -> Snippet:
     """The first place in `text` that has one of the words, as one line."""
-    wanted = re.compile("|".join(map(_pattern, words)))
-    first = wanted.search(fold(text))
-    start = max(0, first.start() - _BEFORE) if first is not None else 0
+    wanted = _wanted(tuple(words))
+    first = _first_place(text, wanted, max(map(len, words)))
+    start = max(0, first - _BEFORE) if first is not None else 0
     if first is not None and start:  # not in the middle of a word, if there is a space before the place
-        start = text.find(" ", start, first.start()) + 1 or start
+        start = text.find(" ", start, first) + 1 or start
     line = one_line(text[start : start + 2 * _LENGTH])
     line = ("…" if start else "") + line
     if len(line) > _LENGTH:
         line = line[: _LENGTH - 1] + "…"
     return Snippet(line, tuple(place.span() for place in wanted.finditer(fold(line))))
+
+
+def _first_place(text: str, wanted: re.Pattern[str], longest: int) -> int | None:
+    """Where `wanted`, at most `longest` characters, is first; a long text is folded only up to there."""
+    for begin in range(0, len(text), _PIECE):
+        before = min(begin, 1)  # what stands before a place decides whether a word begins there
+        piece = fold(text[begin - before : begin + _PIECE + longest])
+        found = wanted.search(piece, before)
+        if found is not None:
+            return begin - before + found.start()
+    return None
 
 
 def one_line(text: str) -> str:
@@ -77,6 +90,12 @@ def one_line(text: str) -> str:
 def fold(text: str) -> str:
     """`text` without case and diacritics, character by character, so that places stay what they are."""
     return text.lower() if text.isascii() else text.translate(_FOLDED)
+
+
+@functools.lru_cache(maxsize=8)
+def _wanted(words: tuple[str, ...]) -> re.Pattern[str]:
+    """Finds each of the words in a folded text."""
+    return re.compile("|".join(map(_pattern, words)))
 
 
 def _pattern(word: str) -> str:
