@@ -15,6 +15,7 @@ import json
 import os
 import platform
 import random
+import shutil
 import sqlite3
 import statistics
 import sys
@@ -39,12 +40,14 @@ STATS = {"rounds": 40, "drafted": 120, "accepted": 90, "tokens_per_second": 42.5
 QUERIES = {
     "a common word": "the",
     "a word just begun": "func",
+    "a common long word": "function",
     "one letter": "t",
     "a digit": "4",
     "four common words": "the of and list",
     "two letters each": "th fu re",
     "a rare word": RARE,
     "a rare and a common word": f"{RARE} the",
+    "a rare and a long word": f"{RARE} function",
     "no such word": "zyzzyva",
     "an umlaut": "für",
     "Chinese": "函数",
@@ -165,11 +168,16 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--limit-ms", type=float, default=100.0)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--file", type=Path, help="build here once, and measure a copy of it from then on")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "conversations.sqlite3"
         started = time.perf_counter()
-        build(path, options.conversations, options.messages)
+        built = options.file or path
+        if not built.exists():
+            build(built, options.conversations, options.messages)
+        if options.file:
+            shutil.copyfile(built, path)
         built_s = time.perf_counter() - started
         record = {
             "seed": SEED,

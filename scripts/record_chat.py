@@ -18,6 +18,7 @@ if __name__ == "__main__":
     _bootstrap.enter()
 
 import argparse
+import codecs
 import contextlib
 import json
 import sqlite3
@@ -103,7 +104,8 @@ def _wait_until(ready: Callable[[], bool], doing: str) -> None:
 def write_cast(path: Path, recorded: Sequence[Output]) -> None:
     """The recording as asciinema's player reads it."""
     lines: list[object] = [{"version": 2, "width": SIZE[0], "height": SIZE[1]}]
-    lines += [[round(one.at, 3), "o", one.data.decode("utf-8", "replace")] for one in recorded]
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")  # what is read may end within a character
+    lines += [[round(one.at, 3), "o", decoder.decode(one.data)] for one in recorded]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -449,6 +450,15 @@ def test_speculation_is_off_for_a_reason(chat: Chat) -> None:
     chat.load(PairSpec("target.gguf", None, {}))
     chat.session.settings.set("draft-max", "3")
     assert chat.session.speculation.reason == "there is no draft model"
+
+
+@pytest.mark.parametrize("drafter", ["ngram", "auto"])
+def test_n_grams_are_drafted_without_a_draft_model(chat: Chat, drafter: Literal["ngram", "auto"]) -> None:
+    chat.load(PairSpec("target.gguf", None, {}))
+    chat.session.settings.decoding = Decoding(drafter=drafter)
+    assert chat.session.speculation.on
+    chat.session.settings.speculating = False
+    assert chat.session.speculation.reason == "you turned it off"
 
 
 def test_alternatives_are_asked_for_while_inspecting_or_always(chat: Chat) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import re
 import sqlite3
 import subprocess
@@ -17,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge_spec import EdgeSpecError, PairSpec
-from tui.conversations import word_index
+from tui.conversations import search, word_index
 from tui.conversations.database import ConversationError
 from tui.conversations.saved import SavedMessage, Summary, pack_ids, title_of, unpack_ids
 from tui.conversations.store import ConversationStore, default_path
@@ -323,6 +324,15 @@ def test_the_newest_message_that_has_the_words_is_shown_with_their_places(store:
     assert [text[a:b] for a, b in found.snippet.marks] == ["ápple", "apple"]
 
 
+def test_a_place_is_found_wherever_it_is_in_a_long_text() -> None:
+    for length in range(2 * search._PIECE - 8, 2 * search._PIECE + 8):
+        found = search.snippet("ü" * length + " Nädel in it", ["nade"])
+        assert found.text.endswith("Nädel in it")
+        assert [found.text[a:b] for a, b in found.marks] == ["Näde"]
+        inside = search.snippet("u" * length + "nadel" + " x" * 200 + " nadel", ["nade"])
+        assert inside.text.endswith("x nadel") and len(inside.marks) == 1
+
+
 def test_an_answer_is_found_once_it_has_ended(store: ConversationStore) -> None:
     conversation = begin(store)
     message = store.add_message(conversation, "assistant", "")
@@ -353,12 +363,89 @@ def test_without_fts5_the_texts_themselves_are_searched(path: Path, monkeypatch:
     again.close()
 
 
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_last_used_conversations_are_found_wherever_they_are(
+    path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, indexed: bool
+) -> None:
+    """Old conversations come back, and what has the words may lie behind many that do not."""
+    if not indexed:
+        monkeypatch.setattr(word_index, "_has_fts5", lambda _db: False)
+    monkeypatch.setattr(word_index, "_WIDE", 3)
+    rng = random.Random(seed)
+    store = ConversationStore(path)
+    texts = {}
+    for number in range(60):
+        text = " ".join(word for word in ("every", "many", "few") if rng.random() < _SHARES[word])
+        texts[begin(store, f"{number} {text}")] = text
+    used = {conversation: rng.randrange(40) for conversation in texts}  # some at the same time
+    with store._database.write() as db:
+        db.executemany("UPDATE conversations SET updated = ? WHERE id = ?", [(u, c) for c, u in used.items()])
+    newest = sorted(texts, key=lambda conversation: (-used[conversation], -conversation))
+    for query in ("every", "many", "few", "few many", "none"):
+        having = [c for c in newest if all(word in texts[c].split() for word in query.split())]
+        for limit in (1, 3, 10, 100):
+            assert [summary.id for summary in store.search(query, limit)] == having[:limit]
+    store.close()
+
+
+_SHARES = {"every": 1.0, "many": 0.4, "few": 0.1}
+
+
+def test_of_a_common_word_only_the_last_used_conversations_are_looked_through(
+    store: ConversationStore,
+) -> None:
+    for _ in range(30):
+        begin(store, "common")
+    with store._database.read() as db:
+        store._words.find(db, ["common"], 4)
+        found = db.execute("SELECT conversation FROM hits ORDER BY conversation").fetchall()
+    assert found == [(number,) for number in range(23, 31)]
+
+
+def test_a_long_beginning_finds_every_word_that_goes_on_so(
+    store: ConversationStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for text in ("A function", "functional", "FUNCTION of x", "Fun", "func_a", "fünction 函数"):
+        begin(store, text)
+    for number in range(100):
+        begin(store, f"many{number}")
+    answer(store, begin(store, "Gone"), "functionless")
+    store.delete(store.list(1)[0].id)
+    queries = {"func": 5, "FUNCT": 4, "function": 4, "functional": 1, "functionl": 0, "fun fünc": 5}
+    queries |= {"many": 100, "many9": 11, "many99": 1, "function func": 4, "function x": 1, "function 函": 1}
+    assert {query: len(store.search(query)) for query in queries} == queries
+    found = {query: titles(store.search(query)) for query in queries}
+    monkeypatch.setattr(word_index, "_MOST_TERMS", -1)  # FTS5 finds the beginnings
+    assert {query: titles(store.search(query)) for query in queries} == found
+
+
+def test_words_that_begin_so_are_looked_up_whole(store: ConversationStore) -> None:
+    begin(store, "A function is functional fun, not funny")
+    with store._database.read() as db:
+        assert word_index._expression(db, ["fun", "Func"]) == '"fun"* AND ("function" OR "functional")'
+
+
+@pytest.mark.parametrize(
+    ("numbers", "ranges"),
+    [
+        ([], []),
+        ([7], [(7, 7)]),
+        ([1, 2, 40, 90], [(1, 90)]),
+        ([1, 2, 60, 61, 200], [(1, 2), (60, 61), (200, 200)]),
+        ([1, 100, 300, 600, 1000, 1500], [(1, 300), (600, 600), (1000, 1000), (1500, 1500)]),
+    ],
+)
+def test_ranges_leave_the_widest_gaps_out(numbers: list[int], ranges: list[tuple[int, int]]) -> None:
+    assert word_index.stretches(numbers) == ranges
+
+
 def test_list_and_search_read_no_table_from_end_to_end(store: ConversationStore) -> None:
     from tui.conversations.tables import FOUND, LIST
 
     begin(store)
     with store._database.read() as db:
-        store._words.find(db, ["hello"])
+        store._words.find(db, ["hello"], 10)
         for statement, arguments in ((LIST, (10, 0)), (FOUND, (10,))):
             plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", arguments)]
             assert [step for step in plan if re.match(r"SCAN (m|messages|s|setups)\b", step)] == []

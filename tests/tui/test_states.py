@@ -250,6 +250,15 @@ async def test_a_k_without_a_draft_model_drafts_nothing_and_says_so(
         assert chat.session.speculation.on and chat.session.speculation.draft_max is None
 
 
+async def test_n_grams_can_be_turned_off_and_on_again(chatting: Chatting) -> None:
+    async with chatting(drafter="ngram") as chat:
+        assert chat.session.spec is not None and chat.session.spec.draft is None
+        assert chat.session.speculation.on
+        for words in ("Speculation is off.", "Speculation is on."):
+            await chat.press("f4")
+            assert chat.told[-1] == words
+
+
 async def test_the_notices_of_loading_and_of_answers_are_told(chatting: Chatting, script: Script) -> None:
     script.info = lambda spec: pair_info(spec, Notice("warning", "Trained on [b]2048[/b] tokens."))
     script.answer(Notice("info", "Drafting stops: it does not pay."), plain("x"))

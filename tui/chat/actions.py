@@ -293,8 +293,7 @@ class Actions:
 
     def speculation(self, _argument: str) -> None:
         session = self._screen.session
-        alone = session.info is not None and session.info.draft_name is None
-        if alone and session.settings.decoding.drafter == "draft":
+        if session.info is not None and session.lacks_draft:
             raise UsageError(f"There is no draft model; {self._screen.key('draft')} chooses one.")
         session.settings.speculating = not session.settings.speculating
         self._say(f"Speculation is {'on' if session.settings.speculating else 'off'}.{self._from_when()}")

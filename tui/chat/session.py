@@ -117,14 +117,25 @@ class ChatSession:
         return next((turn for turn in self.turns if turn.block is blocks[block]), None)
 
     @property
+    def lacks_draft(self) -> bool:
+        """Whether a draft model is to draft, and there is none; n-grams need none."""
+        return self._is_alone and self.settings.decoding.drafter == "draft"
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether the target has no draft model beside it."""
+        if self.spec is None:
+            return False
+        return (self.spec.draft if self.info is None else self.info.draft_name) is None
+
+    @property
     def speculation(self) -> Speculation:
         """Whether the next answer is drafted for, and why or why not."""
         decoding, stats = self.settings.decoding, self.fold.stats if self.fold else None
         draft_max = None if decoding.drafter == "auto" else decoding.draft_max
         if self.spec is None:
             return Speculation(False, draft_max, "no model is loaded")
-        alone = (self.spec.draft if self.info is None else self.info.draft_name) is None
-        if alone and decoding.drafter == "draft":
+        if self.lacks_draft:
             return Speculation(False, draft_max, "there is no draft model")
         if not self.settings.speculating:
             return Speculation(False, draft_max, "you turned it off")
@@ -133,7 +144,7 @@ class ChatSession:
         if self.fold is not None and self.fold.draft_reading is not None:
             done, total = self.fold.draft_reading
             return Speculation(True, draft_max, f"the draft has read {done} of {total} tokens")
-        if alone:
+        if self._is_alone:
             return Speculation(True, draft_max, "without a draft model: what the text repeats")
         reason = stats.reason if stats is not None and stats.state == "on" else ""
         return Speculation(True, draft_max, reason)

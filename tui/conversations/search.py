@@ -1,7 +1,8 @@
-"""Words of a search: how texts are cut into them, how a query is put to FTS5, what is shown of a hit."""
+"""Words of a search: how texts and queries are cut into them, what is shown of a hit."""
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -16,8 +17,10 @@ _WORD: Final = re.compile(f"{_LETTER}+")
 _IDEOGRAPHS: Final = re.compile(
     "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003fffd]+"
 )
+_CONTROLS: Final = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], " ")
 _BEFORE: Final = 24
 _LENGTH: Final = 120
+_PIECE: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +46,10 @@ def query_words(query: str) -> list[str]:
     return _WORD.findall(_IDEOGRAPHS.sub(r" \g<0> ", unicodedata.normalize("NFC", query)))
 
 
-def match_expression(words: Sequence[str]) -> str:
-    """An FTS5 query for the texts that have all of `words`, each perhaps only as a beginning.
-
-    Quoted, a word is never taken for syntax.
-    """
+def index_words(words: Sequence[str]) -> list[str]:
+    """What the index has of `words`, at least as beginnings: of ideographs their pairs."""
     cut = (_pairs(word) or [word] if _IDEOGRAPHS.match(word) else [word] for word in words)
-    return " ".join(f'"{part}"*' for parts in cut for part in parts)
+    return [part for parts in cut for part in parts]
 
 
 def like_patterns(words: Sequence[str]) -> list[str]:
@@ -59,11 +59,11 @@ def like_patterns(words: Sequence[str]) -> list[str]:
 
 def snippet(text: str, words: Sequence[str]) -> Snippet:
     """The first place in `text` that has one of the words, as one line."""
-    wanted = re.compile("|".join(map(_pattern, words)))
-    first = wanted.search(fold(text))
-    start = max(0, first.start() - _BEFORE) if first is not None else 0
+    wanted = _wanted(tuple(words))
+    first = _first_place(text, wanted, max(map(len, words)))
+    start = max(0, first - _BEFORE) if first is not None else 0
     if first is not None and start:  # not in the middle of a word, if there is a space before the place
-        start = text.find(" ", start, first.start()) + 1 or start
+        start = text.find(" ", start, first) + 1 or start
     line = one_line(text[start : start + 2 * _LENGTH])
     line = ("…" if start else "") + line
     if len(line) > _LENGTH:
@@ -71,14 +71,31 @@ def snippet(text: str, words: Sequence[str]) -> Snippet:
     return Snippet(line, tuple(place.span() for place in wanted.finditer(fold(line))))
 
 
+def _first_place(text: str, wanted: re.Pattern[str], longest: int) -> int | None:
+    """Where `wanted`, at most `longest` characters, is first; a long text is folded only up to there."""
+    for begin in range(0, len(text), _PIECE):
+        before = min(begin, 1)  # what stands before a place decides whether a word begins there
+        piece = fold(text[begin - before : begin + _PIECE + longest])
+        found = wanted.search(piece, before)
+        if found is not None:
+            return begin - before + found.start()
+    return None
+
+
 def one_line(text: str) -> str:
     """`text` with every run of spaces, line ends and control characters as one space."""
-    return " ".join("".join(" " if unicodedata.category(c) == "Cc" else c for c in text).split())
+    return " ".join(text.translate(_CONTROLS).split())
 
 
 def fold(text: str) -> str:
     """`text` without case and diacritics, character by character, so that places stay what they are."""
-    return text.translate(_FOLDED)
+    return text.lower() if text.isascii() else text.translate(_FOLDED)
+
+
+@functools.lru_cache(maxsize=8)
+def _wanted(words: tuple[str, ...]) -> re.Pattern[str]:
+    """Finds each of the words in a folded text."""
+    return re.compile("|".join(map(_pattern, words)))
 
 
 def _pattern(word: str) -> str:

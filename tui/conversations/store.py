@@ -180,7 +180,7 @@ class ConversationStore:
         if not words:
             return [] if query.strip() else self.list(limit)
         with self._database.read() as db:
-            self._words.find(db, words)
+            self._words.find(db, words, limit)
             rows = db.execute(FOUND, (limit,)).fetchall()
         return [summary_of(row, None if text is None else snippet(text, words)) for *row, text in rows]
 
