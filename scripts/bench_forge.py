@@ -7,6 +7,7 @@ The target answers the prompts, plainly and with the usual sampler settings; eve
 those answers, and at each token its distribution is compared with the target's. Give prompts that
 the drafts were not forged with. Steps are one-row decodes, the drafts in turn, so that a machine
 that drifts slows all of them alike; the first draft is what the others are compared with.
+With --answers they are written once and read again for the next drafts.
 Acceptance is the mean of sum min(p, q); greedy, how often both have the same likeliest token; the
 interval is a bootstrap over prompts of the difference from the first draft.
 """
@@ -29,18 +30,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from bench import machine
 
 from edge_spec.api import LoadedModel, token_map
 from edge_spec.cancel import Cancel
 from edge_spec.config import ModelSettings
-from edge_spec.errors import EdgeSpecError
+from edge_spec.errors import EdgeSpecError, SettingError
 from edge_spec.forge.gain import best_gain
 from edge_spec.forge.measure import Drafting, acceptance, row_times, step_times
 from edge_spec.forge.samples import Sample, generate_samples, read_prompts
 from edge_spec.models import store
 from edge_spec.models.header import read_header
 from edge_spec.models.pairing import check_pair, raise_if_incompatible
+from edge_spec.types import Dist
 
 CONTEXT = 2048
 SLOTS = 8
@@ -66,6 +69,36 @@ def load(path: Path, slots: int, threads: int | None) -> LoadedModel:
     return LoadedModel(settings, read_header(path), Cancel(), lambda _fraction: None)
 
 
+def write_answers(path: Path, sha256: str, samples: Sequence[Sample]) -> None:
+    """JSONL: the target's hash, then an answer a line, each distribution as its ids and probabilities."""
+    lines: list[object] = [{"target_sha256": sha256}]
+    lines += [
+        {
+            "prompt_ids": sample.prompt_ids,
+            "token_ids": sample.token_ids,
+            "dists": [[dist.ids.tolist(), dist.probs.tolist()] for dist in sample.dists],
+        }
+        for sample in samples
+    ]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+
+
+def read_answers(path: Path, sha256: str) -> list[Sample]:
+    """What `write_answers` wrote; what was likely and not written is not in it. Raises SettingError."""
+    head, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    if head != {"target_sha256": sha256}:
+        raise SettingError(f"The answers in {path} are another target's: name another file.")
+    return [
+        Sample(
+            tuple(line["prompt_ids"]),
+            tuple(line["token_ids"]),
+            tuple(Dist(np.array(ids, np.int64), np.array(probs)) for ids, probs in line["dists"]),
+            np.zeros(0, np.float32),
+        )
+        for line in lines
+    ]
+
+
 def weighted(values: Sequence[float], samples: Sequence[Sample]) -> float:
     """The mean over all tokens of all answers, from each answer's own."""
     counts = [len(sample.token_ids) for sample in samples]
@@ -88,6 +121,7 @@ def parse_arguments() -> argparse.Namespace:
     add("--prompts", type=Path, required=True, help="JSONL with messages, or a prompt, a line")
     add("--limit", type=int, help="only so many prompts, evenly spread over the file")
     add("--max-tokens", type=int, default=64, help="of each answer")
+    add("--answers", type=Path, help="keep the answers in this file, or take them from it if it is there")
     add("--steps", type=int, default=100, help="timed steps of each draft")
     add("--rows", type=int, default=9, help="the target is timed with 1 to so many rows")
     add("--threads", type=int)
@@ -111,9 +145,15 @@ def main() -> None:
         target = load(target_path, SLOTS, options.threads)
         loaded.callback(target.close)
         target_s = row_times(target.cache, options.rows, 5)
-        samples = generate_samples(
-            target, prompts, options.max_tokens, lambda done, of: say(f"answered {done} of {of}")
-        )
+        answers: Path | None = options.answers
+        if answers is not None and answers.exists():
+            samples = read_answers(answers, target.sha256)
+        else:
+            samples = generate_samples(
+                target, prompts, options.max_tokens, lambda done, of: say(f"answered {done} of {of}")
+            )
+            if answers is not None:
+                write_answers(answers, target.sha256, samples)
         drafts = []
         for path, report in zip(paths, reports, strict=True):
             model = load(path, 1, options.threads)

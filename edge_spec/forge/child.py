@@ -20,7 +20,8 @@ from edge_spec.forge.process import PATIENCE_S, ForgeRequest, ForgeStatus, Forge
 from edge_spec.host_child import private_pipes
 
 if TYPE_CHECKING:
-    from edge_spec.forge.job import Forge, ForgeReport, Stage
+    from edge_spec.forge.job import Forge
+    from edge_spec.forge.report import ForgeReport, Stage
 
 _TELL_S: Final = 0.1
 """A status is told so often at most; the last words before a pause may be older by that."""
@@ -87,7 +88,8 @@ def main() -> None:
 
 
 def _forge(request: ForgeRequest, cancel: Cancel, teller: _Teller) -> Forge:
-    from edge_spec.forge.job import Forge, ForgeSettings
+    from edge_spec.forge.job import Forge
+    from edge_spec.forge.report import ForgeSettings
     from edge_spec.forge.samples import built_in_prompts
     from edge_spec.llama.quantize import checked_type
     from edge_spec.models import store

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import itertools
 from pathlib import Path
-from typing import Protocol
 
-from edge_spec.api import LoadedModel, token_map
 from edge_spec.cancel import Cancel
-from edge_spec.config import ModelSettings
 from edge_spec.errors import Cancelled, OutputError, SettingError
-from edge_spec.forge.gain import Gain, best_gain, layers_share
+from edge_spec.forge.bench import Bench
+from edge_spec.forge.gain import Gain, layers_share
 from edge_spec.forge.layers import Trial, choose, search
-from edge_spec.forge.measure import Acceptance, Drafting, acceptance, acceptances, row_times, step_times
+from edge_spec.forge.measure import acceptance, acceptances
 from edge_spec.forge.recipe import Recipe
+from edge_spec.forge.report import ForgeReport, ForgeSettings, Reporter, Stage
 from edge_spec.forge.rewrite import Edit, rewrite
-from edge_spec.forge.samples import Sample, generate_samples, shortened
+from edge_spec.forge.samples import shortest
 from edge_spec.forge.scratch import Scratch
 from edge_spec.forge.vocabulary import Vocabulary, check_trimmable, trim
-from edge_spec.llama import abi
 from edge_spec.llama.quantize import quantize
 from edge_spec.llama.skip import LayerSkip
 from edge_spec.models import store
 from edge_spec.models.header import Header, check_loadable, read_header
-from edge_spec.models.memory import Request, check_memory, make_machine
 from edge_spec.models.pairing import check_pair, raise_if_incompatible
-from edge_spec.types import Message
 
 CANDIDATES: tuple[tuple[str, str | None], ...] = (
     ("Q4_0", None),
@@ -41,94 +35,11 @@ Each is the fastest on some machine, none loses much, and all are written in sec
 take minutes). In a small draft with many tokens the output matrix is much of what a step reads.
 """
 
-SIZES = (8_192, 16_384, 24_576, 32_768, 49_152, 65_536)
+SIZES = (8_192, 16_384, 24_576, 32_768, 40_960, 49_152, 65_536)
 """Numbers of tokens that are considered for a trimmed vocabulary."""
 
-MOST_ROWS = 9
-"""The target is timed with up to so many rows, so drafts of one less are considered."""
-
-_STEPS, _ROUNDS = 40, 5
-_SLOTS, _CONTEXT = 8, 1024
-_TRIALS, _TRIAL_TOKENS = 12, 24
+_TRIALS, _TRIAL_TOKENS = 10, 32
 """Samples, and tokens of each, that a block of layers is tried on."""
-
-
-class Reporter(Protocol):
-    """Is told how forging goes."""
-
-    def status(self, text: str) -> None:
-        """What is being done now; comes often."""
-        ...
-
-    def stage(self, stage: Stage) -> None:
-        """A file was made and measured."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Something worth knowing, once."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class ForgeSettings:
-    """What to make of which draft for which target.
-
-    `type_name` is "auto" (measured), "keep", or a type. `num_tokens` None is chosen, 0 leaves the
-    vocabulary whole. `num_dropped` None is chosen, 0 leaves all layers. Steps that are chosen are
-    taken only if they raise the expected speed-up.
-    """
-
-    target: Path
-    draft: Path
-    output: Path | None
-    prompts: Sequence[Sequence[Message]]
-    type_name: str = "auto"
-    num_tokens: int | None = None
-    num_dropped: int | None = 0
-    sample_tokens: int = 64
-    threads: int | None = None
-    force: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class Stage:
-    """A draft and what was measured of it.
-
-    `step_s` is one draft step's time, in alternation with the draft as given. `coverage` is the
-    share of the target's tokens that a trimmed vocabulary has; it and that acceptance are of
-    samples that the choice of tokens did not see. `taken` says that it leads to the result.
-    """
-
-    name: str
-    header: Header
-    step_s: float
-    acceptance: Acceptance
-    gain: Gain
-    coverage: float | None = None
-    taken: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class ForgeReport:
-    """What forging came to. `path` is None when nothing that was tried is better than the draft as given.
-
-    `stages` has everything that was tried, the draft as given first, `best` is the one taken.
-
-    `target_s[n - 1]` is the target's time for n rows, in seconds; `num_positions` counts the
-    sample tokens that acceptance was measured on.
-    """
-
-    path: Path | None
-    stages: tuple[Stage, ...]
-    best: Stage
-    target_s: tuple[float, ...]
-    num_positions: int
-    recipe: Recipe | None
-
-    @property
-    def taken(self) -> list[Stage]:
-        """The steps that led to the result, the draft as given first."""
-        return [stage for stage in self.stages if stage.taken]
 
 
 class Forge:
@@ -159,11 +70,7 @@ class Forge:
             raise OutputError(f"{settings.output} exists already; --force replaces it.")
         self._folder = store.store_path() if settings.output is None else settings.output.absolute().parent
         self._scratch = Scratch(self._folder, self._source, create=settings.output is None)
-        self._loaded: LoadedModel
-        self._given: Drafting
-        self._samples: Sequence[Sample] = ()
-        self._target_s: Sequence[float] = ()
-        self._stages: list[Stage] = []
+        self._bench = Bench(settings, self._target, self._source, cancel, reporter)
         self._layers: tuple[int, ...] = ()
         self._type: str | None = None
         self._num_tokens: int | None = None
@@ -174,79 +81,12 @@ class Forge:
 
     def run(self) -> ForgeReport:
         """Forge. Raises ModelError, NoSpaceError, OutputError, SettingError and Cancelled."""
-        with contextlib.ExitStack() as loaded:
-            scratch = loaded.enter_context(self._scratch)
-            self._loaded = self._load_target(loaded)
-            self._sample()
-            self._given = loaded.enter_context(self._drafting(self._source))
-            best = self._measured("as given", self._source)
+        with self._scratch as scratch, self._bench:
+            best = self._bench.given()
             best = self._requantise(scratch, best)
             best = self._drop_layers(scratch, best)
             best = self._trim(scratch, best)
             return self._finish(scratch, best)
-
-    # -- what is measured with
-
-    def _load_target(self, loaded: contextlib.ExitStack) -> LoadedModel:
-        s = self._settings
-        settings = ModelSettings(s.target, context_size=_CONTEXT, num_slots=_SLOTS, threads=s.threads)
-        draft = ModelSettings(s.draft, context_size=_CONTEXT, threads=s.threads)
-        requests = [Request(settings, self._target), Request(draft, self._source)]
-        check_memory(requests, make_machine(abi.devices(), abi.cpu_features()))
-        self._tell.status("loading the target")
-        model = LoadedModel(settings, self._target, self._cancel, self._while_loading)
-        loaded.callback(model.close)
-        return model
-
-    def _sample(self) -> None:
-        self._tell.status("timing the target")
-        self._target_s = row_times(self._loaded.cache, MOST_ROWS, _ROUNDS)
-        self._samples = generate_samples(
-            self._loaded,
-            self._settings.prompts,
-            self._settings.sample_tokens,
-            lambda done, total: self._tell.status(f"the target writes samples: {done} of {total}"),
-        )
-        if not self._samples:
-            raise SettingError("The target answered every prompt with nothing: give other prompts.")
-
-    @contextlib.contextmanager
-    def _drafting(self, header: Header, skip: LayerSkip | None = None) -> Iterator[Drafting]:
-        settings = ModelSettings(header.path, context_size=2 * _CONTEXT, threads=self._settings.threads)
-        model = LoadedModel(settings, header, self._cancel, self._while_loading, skip)
-        try:
-            mapped = token_map(check_pair(self._target, header), self._loaded.model, header, model.model)
-            yield Drafting(model.cache, mapped, self._loaded.model.num_vocab)
-        finally:
-            model.close()
-
-    def _while_loading(self, _fraction: float) -> None:
-        if self._cancel.is_set:
-            raise Cancelled
-
-    def _step_s(self, draft: Drafting) -> float:
-        """One step's time, at the speed that the machine had when the draft as given was timed."""
-        if draft is self._given:
-            return step_times([draft.cache], _STEPS)[0]
-        given, own = step_times([self._given.cache, draft.cache], _STEPS)
-        return own / given * self._stages[0].step_s
-
-    def _measured(self, name: str, header: Header) -> Stage:
-        """Time a file and read the samples with it."""
-        self._tell.status(f"measuring the draft {name}")
-        with contextlib.ExitStack() as loaded:
-            given = not self._stages
-            draft = self._given if given else loaded.enter_context(self._drafting(header))
-            return self._added(name, header, self._step_s(draft), acceptance(draft, self._samples))
-
-    def _added(
-        self, name: str, header: Header, step_s: float, found: Acceptance, coverage: float | None = None
-    ) -> Stage:
-        gain = best_gain(found.sampled, step_s, self._target_s)
-        stage = Stage(name, header, step_s, found, gain, coverage)
-        self._stages.append(stage)
-        self._tell.stage(stage)
-        return stage
 
     # -- the steps: each gives back the better of what it got and what it made
 
@@ -271,9 +111,9 @@ class Forge:
                 ),
                 cancelled=lambda: self._cancel.is_set,
             )
-            stage = self._measured(f"as {name}", read_header(path))
+            stage = self._bench.measured(f"as {name}", read_header(path))
             if wanted != "auto" or stage.gain.speedup > best.gain.speedup:
-                if best is not self._stages[0]:
+                if best is not self._bench.stages[0]:
                     _reject(best, scratch)
                 best, self._type = stage, name
             else:
@@ -291,7 +131,7 @@ class Forge:
             return best
         dropped = tuple(range(chosen.first, chosen.end))
         header = self._written(scratch, "layers", best.header, Edit(dropped_layers=dropped))
-        stage = self._measured(f"without layers {dropped[0]} to {dropped[-1]}", header)
+        stage = self._bench.measured(f"without layers {dropped[0]} to {dropped[-1]}", header)
         if wanted is None and stage.gain.speedup <= best.gain.speedup:
             _reject(stage, scratch)
             return best
@@ -300,20 +140,19 @@ class Forge:
         return stage
 
     def _try_layers(self, best: Stage, wanted: int | None) -> list[Trial]:
-        """Trials on the samples' beginnings, without a file for each: the layers are skipped."""
+        """Trials on a part of the samples, without a file for each: the layers are skipped."""
         skip = LayerSkip()
-        every = max(1, len(self._samples) // _TRIALS)
-        samples = [shortened(sample, _TRIAL_TOKENS) for sample in self._samples[::every]]
+        samples = shortest(self._bench.samples, _TRIALS, _TRIAL_TOKENS)
         share = layers_share(best.header) / best.header.num_layers
         trials: list[Trial] = []
-        with self._drafting(best.header, skip) as draft:
+        with self._bench.drafting(best.header, skip) as draft:
 
             def attempt(first: int, end: int) -> Trial:
                 skip.skip(first, end)
                 found = acceptance(draft, samples)
                 skip.require_skipped()
                 step_s = best.step_s * (1 - share * (end - first))
-                return Trial(first, end, found, best_gain(found.sampled, step_s, self._target_s))
+                return Trial(first, end, found, self._bench.gain(found, step_s))
 
             for trial in search(best.header.num_layers, attempt, wanted):
                 trials.append(trial)
@@ -328,18 +167,18 @@ class Forge:
         if wanted == 0:
             return best
         header = best.header
-        choices = Vocabulary(self._target, header, self._samples)
+        choices = Vocabulary(self._target, header, self._bench.samples)
         sizes = [size for size in SIZES if size < 0.8 * header.vocab.size] if wanted is None else [wanted]
         if not sizes:
             return best
         self._tell.status("choosing tokens")
-        with self._drafting(header) as draft:
+        with self._bench.drafting(header) as draft:
             found = acceptances(draft, choices.cases(sizes))
         share = 1 - layers_share(header)
 
         def foreseen(index: int) -> Gain:
             step_s = best.step_s * (1 - share * (1 - sizes[index] / header.vocab.size))
-            return best_gain(found[index].sampled, step_s, self._target_s)
+            return self._bench.gain(found[index], step_s)
 
         index = max(range(len(sizes)), key=lambda index: foreseen(index).speedup)
         if wanted is None and foreseen(index).speedup <= best.gain.speedup:
@@ -347,10 +186,8 @@ class Forge:
             return best
         kept = choices.choose(sizes[index], choices.samples)
         trimmed = self._written(scratch, "tokens", header, trim(header, kept, choices.target_ids))
-        with self._drafting(trimmed) as draft:
-            step_s = self._step_s(draft)
-        coverage = choices.coverage(sizes[index])
-        stage = self._added(f"with {len(kept):,} tokens", trimmed, step_s, found[index], coverage)
+        name = f"with {len(kept):,} tokens"
+        stage = self._bench.measured(name, trimmed, found[index], choices.coverage(sizes[index]))
         if wanted is None and stage.gain.speedup <= best.gain.speedup:
             _reject(stage, scratch)
             return best
@@ -384,13 +221,25 @@ class Forge:
                 acceptance=best.acceptance.sampled,
                 speedup=best.gain.speedup,
             )
-            path = self._settings.output or self._folder / self._file_name()
+            path = self._settings.output or self._free_path()
             if path.exists() and not self._settings.force:
                 raise OutputError(f"{path} exists already; --force replaces it.")
             final = self._written(scratch, "final", best.header, Edit(recipe.key_values))
             final.path.replace(path)
-        positions = sum(len(sample.token_ids) for sample in self._samples)
-        return ForgeReport(path, tuple(self._stages), best, tuple(self._target_s), positions, recipe)
+        bench = self._bench
+        positions = sum(len(sample.token_ids) for sample in bench.samples)
+        return ForgeReport(path, tuple(bench.stages), best, tuple(bench.target_s), positions, recipe)
+
+    def _free_path(self) -> Path:
+        """Where to write it unless a file was named: replacing nothing, unless that was asked for.
+
+        The name depends on what was chosen, and whoever waited for that does not want it refused.
+        """
+        path = self._folder / self._file_name()
+        if self._settings.force:
+            return path
+        numbered = (path.with_stem(f"{path.stem}-{number}") for number in itertools.count(2))
+        return next(one for one in itertools.chain([path], numbered) if not one.exists())
 
     def _file_name(self) -> str:
         """The source's name with what was done to it."""

@@ -27,6 +27,9 @@ class Trial:
         return self.end - self.first
 
 
+_FIRST_PLACES = 6
+"""About so many places are tried before looking closer: a trial reads text with the whole model."""
+
 Try = Callable[[int, int], Trial]
 """Measures a draft without the layers `first` .. `end` - 1."""
 
@@ -34,13 +37,32 @@ Try = Callable[[int, int], Trial]
 def search(num_layers: int, attempt: Try, num_dropped: int | None) -> Iterator[Trial]:
     """Blocks in the order they are tried; the first layer and the last always stay.
 
-    A small block is tried at every place, then it grows at whichever end costs less. With
-    `num_dropped` the last trial has that many layers less; without, growing ends after two steps
-    in a row that did not raise the foreseen speed-up, and the best trial is the one to take.
+    With `num_dropped`, blocks of that size only. Without, a small block is tried at every place and
+    then grows at whichever end costs less, until two steps in a row did not raise the foreseen
+    speed-up. `choose` says which trial to take.
     """
-    step = max(1, num_layers // 14)
     if num_dropped is not None:
-        step = min(step, num_dropped)
+        return _search_place(num_layers, attempt, num_dropped)
+    return _search_size(num_layers, attempt)
+
+
+def _search_place(num_layers: int, attempt: Try, size: int) -> Iterator[Trial]:
+    """Places far apart first, then ever nearer to the best, until its neighbours are worse."""
+    last = num_layers - 1 - size
+    stride = max(1, last // _FIRST_PLACES)
+    tried: dict[int, Trial] = {}
+    places = list(range(1, last + 1, stride))
+    while places or stride > 1:
+        for first in places:
+            tried[first] = attempt(first, first + size)
+            yield tried[first]
+        stride = max(1, stride // 2)
+        best = max(tried.values(), key=lambda trial: trial.acceptance.sampled).first
+        places = [at for at in (best - stride, best + stride) if 1 <= at <= last and at not in tried]
+
+
+def _search_size(num_layers: int, attempt: Try) -> Iterator[Trial]:
+    step = max(1, num_layers // 14)
     best: Trial | None = None
     for first in range(1, num_layers - step, step):
         trial = attempt(first, first + step)
@@ -50,22 +72,17 @@ def search(num_layers: int, attempt: Try, num_dropped: int | None) -> Iterator[T
     if best is None:
         return
     block, failures = best, 0
-    while num_dropped is None or block.num_dropped < num_dropped:
-        size = step if num_dropped is None else min(step, num_dropped - block.num_dropped)
-        ends = [(block.first - size, block.end), (block.first, block.end + size)]
+    while failures < 2:
         trials = []
-        for first, end in ends:
+        for first, end in ((block.first - step, block.end), (block.first, block.end + step)):
             if first >= 1 and end <= num_layers - 1:
                 trials.append(attempt(first, end))
                 yield trials[-1]
         if not trials:
             return
         block = max(trials, key=lambda trial: trial.acceptance.sampled)
-        if num_dropped is None:
-            failures = 0 if block.gain.speedup > best.gain.speedup else failures + 1
-            best = max(best, block, key=lambda trial: trial.gain.speedup)
-            if failures == 2:
-                return
+        failures = 0 if block.gain.speedup > best.gain.speedup else failures + 1
+        best = max(best, block, key=lambda trial: trial.gain.speedup)
 
 
 def choose(trials: list[Trial], num_dropped: int | None) -> Trial | None:

@@ -160,6 +160,15 @@ def _answer(
             yield Sample(prompt, emitted, tuple(recorder.dists), recorder.mass)
 
 
-def shortened(sample: Sample, num_tokens: int) -> Sample:
-    """The sample's first `num_tokens` answer tokens."""
-    return replace(sample, token_ids=sample.token_ids[:num_tokens], dists=sample.dists[:num_tokens])
+def shortest(samples: Sequence[Sample], num: int, num_tokens: int) -> list[Sample]:
+    """At most `num` samples, the beginnings of their answers, from the half with the shorter prompts.
+
+    They are spread over that half, so that they are of several kinds.
+    """
+    by_prompt = sorted(samples, key=lambda sample: len(sample.prompt_ids))
+    half = by_prompt[: max(num, len(by_prompt) // 2)]
+    picked = half[:: max(1, len(half) // num)][:num]
+    return [
+        replace(sample, token_ids=sample.token_ids[:num_tokens], dists=sample.dists[:num_tokens])
+        for sample in picked
+    ]

@@ -21,6 +21,9 @@ _SUPPORTED = ("gpt2", "llama")
 """Tokenizers whose vocabulary is a list of tokens with merges (byte-level BPE) or scores
 (SentencePiece), both of which stay sound when tokens are taken out."""
 
+_FLATTENED = 1000
+"""Added to an id before its inverse is taken: the first thousand ids differ little in how common they are."""
+
 
 def check_trimmable(header: Header) -> None:
     """Raise SettingError when this kind of vocabulary cannot be trimmed."""
@@ -133,10 +136,11 @@ def trim(header: Header, kept: NDArray[np.int64], target_ids: NDArray[np.int64])
 class Vocabulary:
     """The choice of tokens for a draft by samples of its target's text.
 
-    First come those that must stay, then by falling score (how much the target writes them), then
-    by id: a vocabulary learnt by merging has its commonest tokens first. With byte-level BPE a
-    token comes with the parts that it is merged from, so that the trimmed tokenizer can make it.
-    `target_ids` are the target's ids of all the draft's tokens.
+    First come those that must stay, then by falling score: how much the target writes a token in
+    the samples or might have, and as much again by the token's id. A vocabulary learnt by merging
+    has its commonest tokens first, and a few thousand tokens of text say little of the rarer ones.
+    With byte-level BPE a token comes with the parts that it is merged from, so that the trimmed
+    tokenizer can make it. `target_ids` are the target's ids of all the draft's tokens.
     """
 
     def __init__(self, target: Header, draft: Header, samples: Sequence[Sample]) -> None:
@@ -157,15 +161,18 @@ class Vocabulary:
         self._folds = [list(samples[0::2]), list(samples[1::2])]
 
     def choose(self, num_tokens: int, samples: Sequence[Sample]) -> NDArray[np.int64]:
-        """The draft tokens to keep, ascending, about `num_tokens` of them, by what `samples` hold."""
+        """The draft tokens to keep, ascending, `num_tokens` of them, by what `samples` hold.
+
+        More only where more must stay, fewer only where fewer may.
+        """
         scores = self._scores(samples)
         kept = set(self._special)
-        wanted = sorted(scores, key=lambda token: (-scores[token], token))
-        for token in (*wanted, *self._allowed.tolist()):
+        for token in self._allowed[np.argsort(-scores[self._allowed], kind="stable")].tolist():
             if len(kept) >= num_tokens:
                 break
-            if token in self._permitted:
-                kept |= _with_parts(token, self._parts, self._permitted)
+            missing = _with_parts(token, self._parts, self._permitted) - kept
+            if len(kept) + len(missing) <= num_tokens:
+                kept |= missing
         return np.array(sorted(kept), np.int64)
 
     def cases(self, sizes: Sequence[int]) -> list[tuple[Sample, list[NDArray[np.int64] | None]]]:
@@ -188,21 +195,19 @@ class Vocabulary:
         ]
         return float(np.concatenate(found).mean())
 
-    def _scores(self, samples: Sequence[Sample]) -> dict[int, float]:
-        """How much the target writes each draft token or might have; half as much for reading it."""
-        scores: dict[int, float] = {}
+    def _scores(self, samples: Sequence[Sample]) -> NDArray[np.float64]:
+        """How much the target writes each draft token or might have, half as much for reading it.
 
-        def add(token: int, amount: float) -> None:
-            own = self._own_ids.get(token)
-            if own is not None:
-                scores[own] = scores.get(own, 0.0) + amount
-
+        Shape (the draft's tokens,). To that, as much as all samples together, shared out by id.
+        """
+        scores = np.zeros(len(self.target_ids))
         for sample in samples:
-            for token in sample.prompt_ids:
-                add(token, 0.5)
-            for token in sample.token_ids:
-                add(token, 1.0)
-        if samples:
-            for token, amount in enumerate(np.sum([sample.mass for sample in samples], axis=0).tolist()):
-                add(token, amount)
+            for tokens, amount in ((sample.prompt_ids, 0.5), (sample.token_ids, 1.0)):
+                own = [self._own_ids[token] for token in tokens if token in self._own_ids]
+                np.add.at(scores, own, amount)
+            known = self.target_ids < len(sample.mass)
+            scores[known] += sample.mass[self.target_ids[known]]
+        by_id = 1.0 / (self.target_ids + _FLATTENED)
+        by_id *= sum(len(sample.token_ids) for sample in samples) / by_id.sum()
+        scores += by_id
         return scores

@@ -17,7 +17,8 @@ from edge_spec.api import LoadedModel
 from edge_spec.cancel import Cancel
 from edge_spec.config import ModelSettings
 from edge_spec.errors import Cancelled, ModelFileError, OutputError
-from edge_spec.forge import job
+from edge_spec.forge import bench, job
+from edge_spec.forge.report import ForgeSettings, Stage
 from edge_spec.forge.rewrite import Edit, rewrite
 from edge_spec.forge.samples import Sample
 from edge_spec.forge.vocabulary import Vocabulary, trim
@@ -36,7 +37,7 @@ SIZES: dict[str, Any] = {"vocab_size": 700, "layers": 4, "width": 64, "context":
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Times mean nothing for models this small."""
     for name, value in (("_CONTEXT", 256), ("_STEPS", 4), ("_ROUNDS", 1), ("_SLOTS", 4)):
-        monkeypatch.setattr(job, name, value)
+        monkeypatch.setattr(bench, name, value)
 
 
 @pytest.fixture
@@ -149,17 +150,17 @@ class Silent:
     def status(self, _text: str) -> None:
         self._at_status()
 
-    def stage(self, stage: job.Stage) -> None:
+    def stage(self, stage: Stage) -> None:
         self.stages.append(stage.name)
 
     def note(self, text: str) -> None:
         self.stages.append(text)
 
 
-def settings(pair: tuple[Path, Path], **values: Any) -> job.ForgeSettings:
+def settings(pair: tuple[Path, Path], **values: Any) -> ForgeSettings:
     target, draft = pair
     plain = {"output": draft.with_name("out.gguf"), "prompts": PROMPTS, "sample_tokens": 16, "threads": 1}
-    return job.ForgeSettings(target, draft, **{**plain, **values})
+    return ForgeSettings(target, draft, **{**plain, **values})
 
 
 def test_every_step_that_is_asked_for_is_taken_measured_and_written_down(pair: tuple[Path, Path]) -> None:
@@ -284,6 +285,12 @@ def test_the_command_forges_into_the_store_and_prints_what_it_did(
     assert made.parent == tmp_path / "store"
     assert made.name == "draft-forged-q8_0-1k.gguf"
     assert [stage["taken"] for stage in record["stages"]] == [True, True, True]
+    again = (draft, "--type", "q8_0", "--keep-tokens", "1000", "--json")
+    assert run(*again) == 0  # what was made before is neither replaced nor a reason to refuse
+    assert Path(json.loads(capsys.readouterr().out)["file"]).name == "draft-forged-q8_0-1k-2.gguf"
+    assert run(*again, "--force") == 0
+    assert json.loads(capsys.readouterr().out)["file"] == record["file"]
+    assert len(list(made.parent.glob("*.gguf"))) == 2
     assert run("--self", "--type", "keep", "--no-trim", "--drop-layers", "2") == 0
     assert "without layers 1 to 2" in capsys.readouterr().out
     assert run(draft, "--self") == 2

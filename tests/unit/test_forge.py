@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import bench_forge
 import gguf
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from edge_spec.forge.layers import Trial, choose, search
 from edge_spec.forge.measure import Acceptance, likeliest, overlap
 from edge_spec.forge.recipe import Recipe
 from edge_spec.forge.rewrite import Edit, KeyValue, rewrite
-from edge_spec.forge.samples import Sample, built_in_prompts, read_prompts
+from edge_spec.forge.samples import Sample, built_in_prompts, read_prompts, shortest
 from edge_spec.forge.vocabulary import Vocabulary, check_trimmable, special_ids, trim
 from edge_spec.models.facts import facts_of, target_ids_of
 from edge_spec.models.header import check_loadable, read_header
@@ -78,6 +80,17 @@ def test_the_block_grows_from_the_cheapest_place() -> None:
     assert chosen is not None
     assert chosen.num_dropped == 6
     assert 12 <= chosen.first < chosen.end <= 20
+
+
+@pytest.mark.parametrize(("num_dropped", "first"), [(8, 9), (14, 7), (14, 1), (3, 24)])
+def test_the_best_place_of_a_block_is_found_with_few_trials(num_dropped: int, first: int) -> None:
+    middle = first + (num_dropped - 1) / 2
+    trials = trials_of(28, {i: 0.001 * abs(i - middle) for i in range(28)}, num_dropped)
+    chosen = choose(trials, num_dropped)
+    assert chosen is not None
+    assert chosen.first == first
+    assert len(trials) <= 13
+    assert len({trial.first for trial in trials}) == len(trials)
 
 
 @pytest.mark.parametrize("num_dropped", [1, 3, 10])
@@ -174,6 +187,23 @@ def test_what_the_target_writes_is_kept_then_the_lowest_ids(model: Path) -> None
     assert max(rest) < 690
 
 
+def test_ids_and_what_was_likely_count_alike(model: Path) -> None:
+    one = sample([300, 300])
+    one.mass[690], one.mass[691] = 0.5, 1e-4
+    ids = target_ids_of(read_header(trimmed(model, [one], 400)))
+    assert ids is not None
+    assert 690 in ids
+    assert 691 not in ids
+
+
+def test_as_many_tokens_are_kept_as_were_asked_for(tmp_path: Path) -> None:
+    path = make_gguf(tmp_path / "model.gguf", vocab_size=700)
+    for num_tokens in range(300, 308):  # a token may bring two parts, which may be one too many
+        ids = target_ids_of(read_header(trimmed(path, [sample([698, 699])], num_tokens)))
+        assert ids is not None
+        assert len(ids) == num_tokens
+
+
 def test_bytes_and_special_tokens_stay_however_few_are_asked_for(model: Path) -> None:
     ids = target_ids_of(read_header(trimmed(model, [sample([400])], 1)))
     assert ids is not None
@@ -265,6 +295,24 @@ def test_the_built_in_prompts_are_many_and_varied() -> None:
     prompts = built_in_prompts()
     assert len(prompts) >= 30
     assert len({prompt[0]["content"] for prompt in prompts}) == len(prompts)
+
+
+def test_a_benchmark_s_answers_can_be_kept_and_are_only_their_target_s(tmp_path: Path) -> None:
+    path, mixed = tmp_path / "answers.jsonl", Dist(np.array([3, 5]), np.array([0.1, 0.9]))
+    bench_forge.write_answers(path, "ab", [Sample((1, 2), (5,), (mixed,), np.ones(9, np.float32))])
+    (read,) = bench_forge.read_answers(path, "ab")
+    assert (read.prompt_ids, read.token_ids) == ((1, 2), (5,))
+    assert overlap(read.dists[0], mixed) == pytest.approx(1.0)
+    with pytest.raises(SettingError, match="another target's"):
+        bench_forge.read_answers(path, "cd")
+
+
+def test_layers_are_tried_on_short_texts_of_several_kinds() -> None:
+    samples = [replace(sample([i, i, i]), prompt_ids=(0,) * i) for i in (9, 1, 8, 2, 7, 3, 6, 4)]
+    picked = shortest(samples, 2, 2)
+    assert [one.token_ids for one in picked] == [(1, 1), (3, 3)]
+    assert [len(one.dists) for one in picked] == [2, 2]
+    assert len(shortest(samples, 20, 5)) == len(samples)
 
 
 def test_a_prompt_may_hold_any_kind_of_line_end(tmp_path: Path) -> None:

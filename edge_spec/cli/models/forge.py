@@ -11,7 +11,7 @@ from edge_spec.cli.output import print_json, say, show, size_text, table
 from edge_spec.errors import SettingError
 
 if TYPE_CHECKING:
-    from edge_spec.forge.job import ForgeReport, Stage
+    from edge_spec.forge.report import ForgeReport, Stage
 
 
 class _Layers(click.ParamType[int | str]):
@@ -72,7 +72,7 @@ class _Layers(click.ParamType[int | str]):
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Where to write it (default: into the store).",
+    help="Where to write it (default: into the store, under a free name).",
 )
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -106,7 +106,8 @@ def command(
     """
     from edge_spec.cancel import Cancel
     from edge_spec.cli.interrupt import Interrupt
-    from edge_spec.forge.job import Forge, ForgeSettings
+    from edge_spec.forge.job import Forge
+    from edge_spec.forge.report import ForgeSettings
     from edge_spec.forge.samples import built_in_prompts, read_prompts
     from edge_spec.models import store
 
