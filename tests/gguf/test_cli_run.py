@@ -211,6 +211,8 @@ def test_ctrl_c_keeps_the_answer_so_far(tmp_path: Path, tiny_path: Path, as_json
         tiny_path,
         "-n",
         "4000",
+        "-k",
+        "3",
         "--logit-bias",
         "2-inf",
         "--trace",
