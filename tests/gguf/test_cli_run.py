@@ -246,7 +246,7 @@ def test_ctrl_c_keeps_the_answer_so_far(tmp_path: Path, tiny_path: Path, as_json
 
 @pytest.mark.skipif(os.name != "posix", reason="sends POSIX signals")
 def test_ctrl_c_twice_exits_at_once(tmp_path: Path, tiny_path: Path) -> None:
-    process = start(tmp_path, LONG, "-m", tiny_path, "-n", "4000", "--logit-bias", "2-inf")
+    process = start(tmp_path, LONG, "-m", tiny_path, "-k", "0", "-n", "4000", "--logit-bias", "2-inf")
     assert process.stdout is not None
     process.stdout.read(8)
     process.send_signal(signal.SIGINT)
