@@ -245,13 +245,15 @@ class AutoPlanner:
     ) -> list[Notice]:
         """Learn from a round; returns what a user should know of it."""
         seconds = timings.draft_s + timings.verify_s + timings.sample_s
-        for slot, verdict in zip(slots, verdicts, strict=True):
+        for slot, proposal, verdict in zip(slots, proposals, verdicts, strict=True):
             planned = self._rounds.pop(slot.seq, None)
             if verdict is not None and planned is not None:
-                self._learn(slot, planned, verdict, seconds / len(slots))
+                self._learn(slot, planned, proposal, verdict, seconds / len(slots))
         return self._changes()
 
-    def _learn(self, slot: Slot, planned: _Round, verdict: Verdict, seconds: float) -> None:
+    def _learn(
+        self, slot: Slot, planned: _Round, proposal: Proposal, verdict: Verdict, seconds: float
+    ) -> None:
         knowledge = self.knowledge
         emitted = len(verdict.tokens)
         knowledge.decode_s += seconds
@@ -268,7 +270,7 @@ class AutoPlanner:
         for index, fate in enumerate(verdict.fates):
             if fate is Fate.DISCARDED:
                 break
-            accepted = fate is Fate.ACCEPTED
+            accepted = acceptance(proposal, verdict, index)
             if index == 0:
                 knowledge.windows.observe(0 if window is None else _window_class(window), accepted)
             knowledge.positions.observe(index, accepted)
@@ -294,6 +296,17 @@ class AutoPlanner:
             return []
         self.state = state
         return [Notice("info", f"Drafting with the model is {self.reason}.")]
+
+
+def acceptance(proposal: Proposal, verdict: Verdict, index: int) -> float:
+    """How likely the judged node was to be accepted, whichever way it went: min(1, p / q).
+
+    Its mean over what q may draw is sum min(p, q), of which acceptance itself is a noisier sample.
+    """
+    p, q = verdict.target_probs[index], proposal.dists[index]
+    if p is None:
+        return float(verdict.fates[index] is Fate.ACCEPTED)
+    return p if q is None else min(1.0, p / q.prob(proposal.tokens[index]))
 
 
 def _window_class(window: int) -> int:

@@ -13,14 +13,14 @@ from edge_spec.engine import Engine
 from edge_spec.events import Drafted, Finished, Notice, Verified
 from edge_spec.planner import calibration
 from edge_spec.planner.acceptance import AcceptanceRates
-from edge_spec.planner.auto import AutoPlanner
+from edge_spec.planner.auto import AutoPlanner, acceptance
 from edge_spec.planner.costs import RowCosts, measure
 from edge_spec.planner.knowledge import Knowledge
 from edge_spec.planner.length import best_length
 from edge_spec.sampling import SamplerChain, top_gap
 from edge_spec.target import ModelTarget
 from edge_spec.testing import TableCache, TableModel
-from edge_spec.types import Slot, Timers
+from edge_spec.types import Dist, Fate, Proposal, Slot, Timers, Verdict
 from edge_spec.verify import make_coupling
 
 P = TableModel(12, seed=1)
@@ -180,6 +180,14 @@ def test_a_short_text_is_no_place_for_a_probe():
     engine, _, _, drafts = rig(poor, step=0.05, knowledge=knowledge)
     list(engine.generate([slot(max_tokens=400)]))
     assert drafts.decodes
+
+
+def test_a_judged_token_counts_as_likely_as_it_was():
+    q = Dist(np.array([3, 5]), np.array([0.8, 0.2]))
+    proposal = Proposal.chain([3, 5, 7, 8], [q, q, None, None], "draft")
+    fates = (Fate.ACCEPTED, Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED)
+    verdict = Verdict((3, 5, 1), (0, 1), fates, "residual", (0.2, 0.5, 0.3, None))
+    assert [acceptance(proposal, verdict, i) for i in range(3)] == pytest.approx([0.25, 1.0, 0.3])
 
 
 def test_what_was_expected_of_the_rounds_is_told():
