@@ -255,7 +255,7 @@ def test_run_isolated_prints_what_run_prints(tiny_path, tmp_path):
         folders = {name: str(tmp_path / name) for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME")}
         return subprocess.run(
             [sys.executable, "-m", "edge_spec.cli", "run", "Name three colours.", "-m", tiny_path,
-             "-md", tiny_path, "-n", "16", "--seed", "4", "-c", "512", *args],
+             "-md", tiny_path, "-n", "16", "--seed", "4", "-c", "512", "-k", "3", *args],
             capture_output=True, text=True, timeout=300, cwd=tmp_path,
             env={**kept, **folders, "PYTHONPATH": str(ROOT)},
         )  # fmt: skip
