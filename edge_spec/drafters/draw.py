@@ -37,8 +37,8 @@ class DrawChoice:
 
     def takes_likeliest(self, q: Dist) -> bool:
         """Whether q's likeliest token is the better guess than one drawn from q."""
-        kind = _kind(q)
-        return self._likeliest[kind] > self._drawn[kind]
+        drawn, top = self.expected(q)
+        return top > drawn
 
     def expected(self, q: Dist) -> tuple[float, float]:
         """Acceptance of a drawn token and of the likeliest one, at places like q's."""
@@ -92,12 +92,14 @@ class DrawWatch:
 
 def likeliest(dist: Dist) -> int:
     """The token with the most mass, the lowest id of equals."""
+    if dist.only is not None:
+        return dist.only
     return int(dist.ids[dist.probs.argmax()])
 
 
 def overlap(p: Dist, q: Dist) -> float:
     """sum over tokens of min(p, q): how likely a token drawn from q is to be accepted."""
-    if len(p.ids) == len(q.ids) and p.ids is q.ids:
+    if p.ids is q.ids:
         return float(np.minimum(p.probs, q.probs).sum())
     small, large = (p, q) if len(p.ids) <= len(q.ids) else (q, p)
     places = large.ids.searchsorted(small.ids)

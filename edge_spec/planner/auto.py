@@ -194,18 +194,18 @@ class AutoPlanner:
 
     def _readings(self, slot: Slot, lag: int) -> Iterator[_Reading]:
         """Ways to bring the draft to the text's end: going on, or anew with a window."""
-        draft, windows, cells = self.knowledge.draft, self.knowledge.windows, len(slot.tokens)
+        draft, rates, cells = self.knowledge.draft, self.knowledge.windows, len(slot.tokens)
         assert draft is not None
         step_s = draft(1, cells)
-        whole = windows(0)
-        held = self._windows.get(slot.seq)
-        factor = 1.0 if held is None else min(1.0, windows(_window_class(held)) / whole)
-        yield _Reading(None, draft(lag, cells) - step_s, factor)
+
+        def factor(window: int | None) -> float:
+            return min(1.0, rates(_window_class(window)) / rates(0))
+
+        yield _Reading(None, draft(lag, cells) - step_s, factor(self._windows.get(slot.seq)))
         for window in WINDOWS:
             if 2 * window > lag:
                 return
-            factor = min(1.0, windows(_window_class(window)) / whole)
-            yield _Reading(window, draft(window, cells) - step_s, factor)
+            yield _Reading(window, draft(window, cells) - step_s, factor(window))
 
     def _tokens_left(self, slot: Slot) -> float:
         """How long the text is thought to go on."""
@@ -272,7 +272,7 @@ class AutoPlanner:
                 break
             accepted = acceptance(proposal, verdict, index)
             if index == 0:
-                knowledge.windows.observe(0 if window is None else _window_class(window), accepted)
+                knowledge.windows.observe(_window_class(window), accepted)
             knowledge.positions.observe(index, accepted)
             knowledge.gaps.observe(planned.draft.classes[index], accepted)
         self._tokens_since_probe = 0
@@ -309,5 +309,6 @@ def acceptance(proposal: Proposal, verdict: Verdict, index: int) -> float:
     return p if q is None else min(1.0, p / q.prob(proposal.tokens[index]))
 
 
-def _window_class(window: int) -> int:
-    return 1 + WINDOWS.index(window)
+def _window_class(window: int | None) -> int:
+    """0 is a draft that has read everything."""
+    return 0 if window is None else 1 + WINDOWS.index(window)
