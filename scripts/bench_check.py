@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """How long a verdict on two models takes, from headers alone and from what is remembered.
 
 scripts/bench_check.py [TARGET.gguf DRAFT.gguf] [--repeat 7] [--store 50]
@@ -11,17 +12,18 @@ the start of the interpreter and imports. Files are in the page cache.
 
 from __future__ import annotations
 
+import _bootstrap
+
+if __name__ == "__main__":
+    _bootstrap.enter()
+
 import argparse
 import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT)]
 
 
 def make(path: Path, num_tokens: int) -> Path:

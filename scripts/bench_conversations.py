@@ -1,6 +1,7 @@
+#!/usr/bin/env python3
 """How fast the conversations open and are searched when there are many: builds such a file, prints times.
 
-    python scripts/bench_conversations.py
+    scripts/bench_conversations.py
 
 Every time is that of a store opened afresh, so nothing but the operating system's cache is warm;
 the slowest of several such runs counts. Exit code 1 when the list, or any search, takes longer
@@ -8,6 +9,11 @@ than --limit-ms.
 """
 
 from __future__ import annotations
+
+import _bootstrap
+
+if __name__ == "__main__":
+    _bootstrap.enter()
 
 import argparse
 import itertools

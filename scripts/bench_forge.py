@@ -123,11 +123,14 @@ def parse_arguments() -> argparse.Namespace:
     add("--max-tokens", type=int, default=64, help="of each answer")
     add("--answers", type=Path, help="keep the answers in this file, or take them from it if it is there")
     add("--steps", type=int, default=100, help="timed steps of each draft")
-    add("--rows", type=int, default=9, help="the target is timed with 1 to so many rows")
+    add("--rows", type=int, default=9, help="the target is timed with 1 to so many rows, 2 at least")
     add("--threads", type=int)
     add("--seed", type=int, default=1, help="of the bootstrap")
     add("--json", type=Path, help="write the record to this file")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.rows < 2:
+        parser.error("--rows must be 2 or more: with one row nothing can be verified.")
+    return options
 
 
 def main() -> None:

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Damage GGUF headers in every way at hand and see that reading them never crashes, hangs or hoards.
 
 scripts/fuzz_headers.py [--count 10000] [--seed 1] [MODEL.gguf ...]
@@ -9,6 +10,11 @@ file, ends the child, and the file that did it is kept.
 """
 
 from __future__ import annotations
+
+import _bootstrap
+
+if __name__ == "__main__":
+    _bootstrap.enter()
 
 import argparse
 import contextlib
@@ -24,9 +30,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT)]
 
 MEMORY_BYTES = 1 << 30
 SECONDS_A_FILE = 5.0
@@ -163,7 +166,7 @@ def fuzz(count: int, seed: int, models: list[Path], folder: Path, timeout_s: flo
         (made / one.name).write_bytes(one.data)
     (folder / "seeds.json").write_text(json.dumps(listing))
     command = [sys.executable, __file__, "--child", str(folder), "--count", str(count), "--seed", str(seed)]
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(_bootstrap.ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=timeout_s)
     if done.returncode:
         with contextlib.suppress(OSError):
