@@ -8,13 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from edge_spec.drafters.draw import DrawChoice, DrawWatch, likeliest
+from edge_spec.drafters.chain import Chain
+from edge_spec.drafters.draw import DrawChoice, DrawWatch
 from edge_spec.drafters.token_map import TokenMap, Translation
-from edge_spec.sampling import top_gap
 from edge_spec.types import (
-    NO_PROPOSAL,
     Budget,
-    Dist,
     KVCache,
     Logits,
     Outlook,
@@ -28,42 +26,6 @@ from edge_spec.types import (
 SINK_TOKENS = 4
 """A window keeps the text's first tokens too, which attention leans on wherever it has nothing to look
 for (Xiao et al. 2023, arXiv:2309.17453); a BOS token is among them."""
-
-
-class _Chain:
-    """A proposal in the making: what was drafted for one slot so far."""
-
-    def __init__(
-        self, slot: Slot, length: int, more: Callable[[float], int] | None, watch: DrawWatch | None
-    ) -> None:
-        self.slot = slot
-        self._watch = watch
-        self.length = length
-        self._room = length
-        self._more = more
-        self.history = list(slot.tokens)
-        self.tokens: list[int] = []
-        self.dists: list[Dist | None] = []
-
-    @property
-    def full(self) -> bool:
-        return len(self.tokens) == self.length
-
-    def extend(self, logits: Logits) -> None:
-        """Choose the next token by the draft's own distribution, if it is worth drafting."""
-        if self._more is not None:
-            self.length = min(self._room, len(self.tokens) + self._more(top_gap(logits)))
-            if self.full:
-                return
-        dist = self.slot.draft_sampler(logits, self.history)
-        drawn = dist.only is None  # with one candidate nothing is: that node is deterministic
-        if drawn and self._watch is not None:
-            self._watch.say(len(self.history), dist)
-            drawn = not self._watch.choice.takes_likeliest(dist)
-        token = self.slot.coupling.draw(dist, len(self.history)) if drawn else likeliest(dist)
-        self.dists.append(dist if drawn else None)
-        self.tokens.append(token)
-        self.history.append(token)
 
 
 class ModelDrafter:
@@ -134,17 +96,18 @@ class ModelDrafter:
         for slot, budget in zip(slots, budgets, strict=True):
             if budget.window is not None:
                 self._open(slot, budget.window)
-        chains = [
-            _Chain(slot, min(budget.drafted, self._room(slot)), budget.more, self._watches.get(slot.seq))
-            for slot, budget in zip(slots, budgets, strict=True)
-        ]
-        drafting = self._catch_up([chain for chain in chains if chain.length > 0])
+        chains = [self._begin_chain(slot, budget) for slot, budget in zip(slots, budgets, strict=True)]
+        drafting = self._catch_up([chain for chain in chains if not chain.full])
         while drafting:
             drafting = self._step(drafting)
-        return [
-            Proposal.chain(chain.tokens, chain.dists, self.name) if chain.tokens else NO_PROPOSAL
-            for chain in chains
-        ]
+        return [chain.proposal(self.name) for chain in chains]
+
+    def _begin_chain(self, slot: Slot, budget: Budget) -> Chain:
+        room = self._room(slot)
+        return Chain(
+            slot, min(budget.drafted, room), room, budget.more,
+            self._watches.get(slot.seq), self._translations.get(slot.seq),
+        )  # fmt: skip
 
     def observe(self, slots: Sequence[Slot], verdicts: Sequence[Verdict | None]) -> None:
         for slot, verdict in zip(slots, verdicts, strict=True):
@@ -152,7 +115,14 @@ class ModelDrafter:
                 if slot.seq in self._watches:
                     self._watches[slot.seq].judge(slot, verdict)
                 # The last drafted token was never decoded, so this may be one token short.
-                self._cache.rollback(slot.seq, len(self._read(slot)) + verdict.num_accepted)
+                length = len(self._read(slot)) + self._num_read_as(slot, verdict)
+                self._cache.rollback(slot.seq, length)
+
+    def _num_read_as(self, slot: Slot, verdict: Verdict) -> int:
+        """How many draft tokens the accepted ones are."""
+        if self._map is None:
+            return verdict.num_accepted
+        return self._translations[slot.seq].length_of(verdict.tokens[: verdict.num_accepted])
 
     def _read(self, slot: Slot) -> Sequence[int]:
         """The slot's text as the draft reads it."""
@@ -182,13 +152,13 @@ class ModelDrafter:
             return 0
         return max(0, self._cache.context_size - len(ids) + 1)
 
-    def _catch_up(self, chains: Sequence[_Chain]) -> list[_Chain]:
+    def _catch_up(self, chains: Sequence[Chain]) -> list[Chain]:
         """Decode what the cache lacks; return the chains that have their first token drawn."""
         if not chains:
             return []
         share = self._cache.batch_size // len(chains)
         parts: list[Rows] = []
-        ready: list[_Chain] = []
+        ready: list[Chain] = []
         reading = False
         for chain in chains:
             slot = chain.slot
@@ -205,19 +175,12 @@ class ModelDrafter:
             self._cache.mark(chain.slot.seq)
         return self._extend(ready, rows)
 
-    def _step(self, chains: Sequence[_Chain]) -> list[_Chain]:
-        """Decode every chain's last token and draw its next; return those not full yet."""
-        spell = None if self._map is None else self._map.spell
-        rows = self._decode(
-            [
-                Rows(chain.slot.seq, chain.tokens[-1:] if spell is None else spell(chain.tokens[-1]), 0)
-                for chain in chains
-            ],
-            reading=False,
-        )
+    def _step(self, chains: Sequence[Chain]) -> list[Chain]:
+        """Decode every chain's last token and choose its next; return those not full yet."""
+        rows = self._decode([Rows(chain.slot.seq, [chain.next_id], 0) for chain in chains], reading=False)
         return self._extend(chains, rows)
 
-    def _extend(self, chains: Sequence[_Chain], rows: Logits) -> list[_Chain]:
+    def _extend(self, chains: Sequence[Chain], rows: Logits) -> list[Chain]:
         started = time.perf_counter()
         for chain, row in zip(chains, rows, strict=True):
             chain.extend(row[: self._num_vocab] if self._map is None else self._map.row(row))

@@ -3,8 +3,7 @@
 Two cases: a draft with a trimmed vocabulary, whose token i is the target's token
 `target_ids[i]`; and a draft some of whose tokens spell something else than the target's of the
 same id. Either way the draft reads the target's text spelled in its own tokens, and what it
-proposes is mapped back by id, so a token that the draft lacks is never drafted and the output's
-law stays the target's.
+proposes is mapped back: by id, or by the bytes of a token that it has read so (see `chain`).
 """
 
 from __future__ import annotations
@@ -65,6 +64,10 @@ class TokenMap:
         self._row[self._masked] = -np.inf
         return self._row
 
+    def draft_id(self, token: int) -> int:
+        """The draft's id of the target's `token`; -1 when it lacks it."""
+        return int(self._draft_ids[token])
+
     def spell(self, token: int) -> tuple[int, ...]:
         """The draft tokens that stand for the target's `token`: one, or those that spell its bytes.
 
@@ -73,7 +76,7 @@ class TokenMap:
         """
         known = self._spellings.get(token)
         if known is None:
-            draft_id = int(self._draft_ids[token])
+            draft_id = self.draft_id(token)
             known = (draft_id,) if draft_id >= 0 else self._spell_bytes(self._target_piece(token))
             self._spellings[token] = known
         return known
@@ -101,9 +104,15 @@ class TokenMap:
 
 
 class Translation:
-    """One text in the draft's tokens, following the target's tokens as they grow and change."""
+    """One text in the draft's tokens, following the target's tokens as they grow and change.
+
+    `words` has the tokens of the text that take several draft tokens, now or earlier: the target's
+    id by its spelling, and None by each beginning of a spelling.
+    """
 
     def __init__(self, token_map: TokenMap) -> None:
+        self.draft_id = token_map.draft_id
+        self.words: dict[tuple[int, ...], int | None] = {}
         self._map = token_map
         self._tokens: list[int] = []
         self._ids: list[int] = []
@@ -118,10 +127,19 @@ class Translation:
             del self._tokens[common:], self._ends[common:]
             del self._ids[self._ends[-1] if self._ends else 0 :]
         for token in tokens[common:]:
+            spelling = self._map.spell(token)
             self._tokens.append(token)
-            self._ids.extend(self._map.spell(token))
+            self._ids.extend(spelling)
             self._ends.append(len(self._ids))
+            if len(spelling) > 1:
+                for length in range(1, len(spelling)):
+                    self.words.setdefault(spelling[:length], None)
+                self.words[spelling] = token
         return self._ids
+
+    def length_of(self, tokens: Sequence[int]) -> int:
+        """How many draft tokens spell `tokens`."""
+        return sum(len(self._map.spell(token)) for token in tokens)
 
     def end(self, index: int) -> int:
         """How many draft tokens spell the target's tokens up to and with number `index`."""

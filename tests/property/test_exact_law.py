@@ -19,9 +19,10 @@ from scipy import stats
 
 import edge_spec.verify
 from edge_spec.config import Sampling
-from edge_spec.drafters import TokenMap
+from edge_spec.drafters import ModelDrafter, TokenMap
 from edge_spec.sampling import SamplerChain, draw, draw_shared, noise, uniforms
-from edge_spec.types import NO_PROPOSAL, Coupling, Dist, Proposal
+from edge_spec.testing import TableCache, TableModel
+from edge_spec.types import NO_PROPOSAL, Budget, Coupling, Dist, Proposal, Slot, Timers
 from edge_spec.verify import SharedCoupling, cut
 from tests.property.law import (
     Context,
@@ -387,3 +388,24 @@ def test_a_draft_with_a_trimmed_vocabulary_leaves_the_law_alone(
     round_ = speculative_round(target, chain(num, "drawn", q))
     accepted = {token for tokens, _ in outcomes(lambda rng: round_(rng, ())) for token in tokens[:-1]}
     assert accepted <= set(target_ids) - set(masked)
+
+
+@pytest.mark.parametrize("top_k", [0, 2], ids=["dense", "sparse"])
+@pytest.mark.parametrize("num", [1, 3])
+def test_tokens_that_a_draft_spells_leave_the_law_alone(num: int, top_k: int) -> None:
+    pieces = [b"a", b"b", b"c", b"ab", b"ca"]
+    mapped = TokenMap(5, (0, 1, 2), pieces.__getitem__, lambda: pieces[:3])
+    sampler = SamplerChain(Sampling(temperature=1.0, top_k=top_k, top_p=1.0, min_p=0.0))
+    proposed: set[int] = set()
+
+    def draft(model: TableModel, context: Context, coupling: Coupling) -> Proposal:
+        slot = Slot(0, [3, 4, *context], 2, 9, coupling, sampler, sampler, lambda _tokens: None)
+        own = ModelDrafter(TableCache(model), 5, Timers(), mapped)
+        own.begin(slot)
+        (proposal,) = own.propose([slot], [Budget(1, num, "draft")])
+        proposed.update(proposal.tokens)
+        return proposal
+
+    for seed in range(5):
+        check_law(random_table(seed, 5), functools.partial(draft, TableModel(3, seed, sharpness=1.0)))
+    assert proposed >= {0, 1, 2, 3}

@@ -91,6 +91,16 @@ def test_dropping_a_token_after_drawing_it_because_it_was_unlikely_is_caught() -
     assert off(speculative_round(P, draft)) > CAUGHT
 
 
+def test_joining_drawn_tokens_because_they_spell_another_one_is_caught() -> None:
+    honest = chain(2, "drawn", Q)
+
+    def draft(context: Context, coupling: Coupling) -> Proposal:
+        proposal = honest(context, coupling)
+        return Proposal.chain([2], [None], "joins") if proposal.tokens[:2] == (0, 1) else proposal
+
+    assert off(speculative_round(P, draft)) > CAUGHT
+
+
 def test_stopping_before_a_draw_because_it_will_be_unsure_passes() -> None:
     def draft(context: Context, coupling: Coupling) -> Proposal:
         tokens: list[int] = []

@@ -7,6 +7,7 @@ import pytest
 
 from edge_spec.config import Sampling
 from edge_spec.drafters import ModelDrafter, TokenMap
+from edge_spec.drafters.chain import Chain
 from edge_spec.drafters.token_map import Translation
 from edge_spec.engine import Engine
 from edge_spec.events import Drafted, Finished, Verified
@@ -14,7 +15,7 @@ from edge_spec.planner import FixedPlanner
 from edge_spec.sampling import SamplerChain
 from edge_spec.target import ModelTarget
 from edge_spec.testing import TableCache, TableModel
-from edge_spec.types import Budget, Slot, Timers
+from edge_spec.types import Budget, Fate, Rows, Slot, Timers, Verdict
 from edge_spec.verify import make_coupling
 
 P = TableModel(12, seed=1)
@@ -110,15 +111,24 @@ def test_text_with_a_mapped_draft_equals_plain_text(draft, sampling, k, replays)
 
 
 @pytest.mark.parametrize("draft", DRAFTS)
-def test_only_mapped_tokens_are_ever_drafted(draft):
+def test_only_mapped_tokens_and_those_spelled_in_the_text_are_ever_drafted(draft):
     allowed = {"trimmed": set(TRIMMED), "trimmed, some masked": set(TRIMMED) - {2}}.get(
         draft, set(range(12)) - {3, 7}
     )
-    seen = set()
+    seen, spelled = set(), set()
     for seed in range(4):
-        seen |= set(drafted(run([slot([1, seed], sampling=UNTRUNCATED, max_tokens=40)], 5, draft)))
-    assert seen <= allowed
-    assert len(seen) > len(allowed) // 2
+        events = run([slot([1, seed], sampling=UNTRUNCATED, max_tokens=40)], 5, draft)
+        known, own = {1, seed}, DRAFTS[draft][0]()
+        for event in events:
+            if isinstance(event, Drafted):
+                words = {token for token in known if len(own.spell(token)) > 1}
+                assert set(event.proposal.tokens) <= allowed | words
+                seen |= set(event.proposal.tokens)
+                spelled |= set(event.proposal.tokens) - allowed
+            if isinstance(event, Verified):
+                known |= set(event.verdict.tokens)
+    assert len(seen & allowed) > len(allowed) // 2
+    assert bool(spelled) == (draft != "masked, larger than the target")  # whose letters are masked
 
 
 @pytest.mark.parametrize("size", range(6, 16))
@@ -137,7 +147,9 @@ def test_a_planner_that_always_wants_more_gets_no_more_than_fits(size):
     drafter.begin(slot(tokens))
     (proposal,) = drafter.propose([slot(tokens)], [Budget(1, 16, "draft", lambda _gap: 16)])
     spelled = sum(len(trimmed_map().spell(token)) for token in tokens)
-    assert len(proposal.tokens) == max(0, size - spelled + 1)
+    chosen = sum(len(trimmed_map().spell(token)) for token in proposal.tokens)
+    # One token less where the context ended in the middle of a word.
+    assert 0 <= size - spelled + 1 - chosen <= 1 or (size < spelled and not chosen)
 
 
 def test_several_slots_at_once_each_give_the_text_that_they_give_alone():
@@ -152,6 +164,76 @@ def test_several_slots_at_once_each_give_the_text_that_they_give_alone():
 def test_a_text_of_tokens_that_cannot_be_spelled_is_decoded_plainly_until_it_can():
     events = run([slot([10, 10], max_tokens=30)], 3)
     assert text(events) == text(run([slot([10, 10], max_tokens=30)], 0))
+
+
+class Speller:
+    """Rows of a draft that surely goes on with the given target tokens, one after the other."""
+
+    def __init__(self, *tokens):
+        self.rows = []
+        for token in tokens:
+            row = np.full(12, -9.0, np.float32)
+            row[token] = 9.0
+            self.rows.append(row)
+
+    def draft(self, text, length=4, room=9, more=None):
+        translation = Translation(trimmed_map())
+        translation.follow(text)
+        chain = Chain(slot(text), length, room, more, None, translation)
+        fed = []
+        while not chain.full and self.rows:
+            chain.extend(self.rows.pop(0))
+            fed.append(chain.next_id)
+        return list(chain.proposal("draft").tokens), fed
+
+
+def test_a_token_of_the_text_that_the_draft_lacks_is_proposed_from_its_letters():
+    # 4 is "ab": a, b for the draft, and 6 is "cd": c, d.
+    assert Speller(0, 1, 2, 3, 8, 8).draft([4, 6, 0]) == ([4, 6, 8, 8], [0, 1, 2, 3, 5, 5])
+
+
+def test_what_the_text_does_not_have_is_not_put_together():
+    assert Speller(0, 1, 2, 3).draft([4, 8])[0] == [4, 2, 3]
+    assert Speller(0, 1, 2, 3).draft([8])[0] == [0, 1, 2, 3]
+
+
+def test_a_word_that_goes_on_otherwise_leaves_its_first_letter():
+    assert Speller(0, 2, 8, 8).draft([4])[0] == [0, 2, 8, 8]
+
+
+def test_a_long_word_that_goes_on_otherwise_ends_the_draft():
+    spellings = TokenMap(12, (0, 1, 2, 3), [*PIECES[:10], b"abcd", b""].__getitem__, lambda: PIECES[:4])
+    translation = Translation(spellings)
+    translation.follow([10])
+    chain = Chain(slot([10]), 4, 9, None, None, translation)
+    for row in Speller(0, 1, 3).rows:
+        assert not chain.full
+        chain.extend(row)
+    assert chain.full
+    assert chain.proposal("draft").tokens == (0,)
+
+
+def test_a_word_is_one_node_however_many_letters_it_takes():
+    asked = []
+    tokens, fed = Speller(0, 1, 0, 1, 8).draft([4], length=2, more=lambda gap: asked.append(gap) or 2)
+    assert (tokens, len(asked), len(fed)) == ([4, 4], 2, 4)
+
+
+def test_a_context_that_ends_in_the_middle_of_a_word_leaves_its_first_letter():
+    assert Speller(8, 0, 1).draft([4], room=2)[0] == [8, 0]
+
+
+def test_the_draft_keeps_the_letters_of_a_word_that_was_accepted():
+    timers, tokens = Timers(), [5, 4, 0]
+    cache = TableCache(DRAFTS["trimmed"][1](), context_size=64)
+    drafter = ModelDrafter(cache, P.num_vocab, timers, trimmed_map())
+    text = slot(tokens)
+    drafter.begin(text)
+    drafter.propose([text], [Budget(1, 0, "draft")])
+    cache.append([Rows(0, [4, 0, 1, 0, 0, 1, 2], 7)])  # the text, "ab" again, and "c"
+    verdict = Verdict((4, 3), (0,), (Fate.ACCEPTED, Fate.REJECTED), "residual", (1.0, 0.0))
+    drafter.observe([text], [verdict])
+    assert list(cache.tokens(0)) == [4, 0, 1, 0, 0, 1]
 
 
 def test_the_draft_reads_the_text_in_its_own_tokens():
