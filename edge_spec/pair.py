@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, TypedDict, Unpack
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 from edge_spec.cancel import Cancel
 from edge_spec.config import Decoding, Sampling
 from edge_spec.conversation import ChatEncoder, EncodedChat, History
-from edge_spec.drafters import Cascade, DrawChoice, ModelDrafter, NgramDrafter, NoDrafter, TokenMap
+from edge_spec.drafters import Cascade, DrawChoice, ModelDrafter, NgramDrafter, NoDrafter, TokenMap, Window
 from edge_spec.engine import Engine
 from edge_spec.errors import Cancelled, PromptTooLongError, SettingError, UsageError
 from edge_spec.events import Event, Finished, Inspected, Notice, Verified
@@ -92,6 +92,7 @@ class Pair:
         self._num_started = 0
         self._knowledge: Knowledge | None = None
         self._draw_choice = DrawChoice()
+        self._draft_windows: dict[int, Window] = {}
         self._told: set[Notice] = set()
 
     # -- generating
@@ -282,22 +283,33 @@ class Pair:
         events = self._engine(decoding, steady_rows).generate(slots)
         if steady_rows > 1:
             yield from self._tell_once(_STEADY)
-        while True:
-            # One step at a time, so that nothing frees or uses the caches in the middle of it.
-            with self._turn():
-                if self._num_started != number:
-                    raise UsageError(
-                        "This text cannot go on, because another one was started with its pair; "
-                        "finish one text before the next."
-                    )
-                event = next(events, None)
-            if event is None:
-                if decoding.drafter == "auto" and self._knowledge is not None:
-                    keep(self._knowledge, self.target, self.draft)
-                return
-            if isinstance(event, Finished) and event.reason != "cancelled" and self._knowledge is not None:
-                self._knowledge.answered(event.stats.completion_tokens)
-            yield event
+        try:
+            while (event := self._next(events, number)) is not None:
+                if (
+                    isinstance(event, Finished)
+                    and event.reason != "cancelled"
+                    and self._knowledge is not None
+                ):
+                    self._knowledge.answered(event.stats.completion_tokens)
+                yield event
+        finally:  # also where nobody asks for what comes after the last token
+            if decoding.drafter == "auto":
+                self._keep()
+
+    def _next(self, events: Iterator[Event], number: int) -> Event | None:
+        """One step at a time, so that nothing frees or uses the caches in the middle of it."""
+        with self._turn():
+            if self._num_started != number:
+                raise UsageError(
+                    "This text cannot go on, because another one was started with its pair; "
+                    "finish one text before the next."
+                )
+            return next(events, None)
+
+    def _keep(self) -> None:
+        """Keep what was measured and learned for the next start."""
+        if self._knowledge is not None:
+            keep(self._knowledge, self.target, self.draft)
 
     @contextlib.contextmanager
     def _turn(self) -> Generator[None]:
@@ -332,6 +344,7 @@ class Pair:
             return  # the generation ends at its first decode
         if known is not None:
             self._knowledge.restore(known.state())
+        self._keep()
         yield Notice("info", described(self._knowledge))
 
     def _engine(self, decoding: Decoding, steady_rows: int) -> Engine:
@@ -342,6 +355,7 @@ class Pair:
         if decoding.drafter == "ngram" and decoding.draft_max:
             planner = FixedPlanner(decoding.draft_max, decoding.draft_min)
             return Engine(ModelTarget(self.target.cache, timers), NgramDrafter(timers), planner, timers)
+        self._draft_windows.clear()  # a draft of fixed length reads everything
         drafter: Drafter = NoDrafter()
         length, why_not = decoding.draft_max, "draft length 0 was asked for"
         if length and self.draft is None:
@@ -360,7 +374,7 @@ class Pair:
             num_vocab = self.target.model.num_vocab
             model = ModelDrafter(
                 self.draft.cache, num_vocab, timers, self._token_map, knowledge.draft.observe,
-                self._choice(decoding),
+                self._choice(decoding), self._draft_windows,
             )  # fmt: skip
         planner = AutoPlanner(knowledge, draft_max=decoding.draft_max, draft_min=decoding.draft_min)
         target = ModelTarget(self.target.cache, timers, knowledge.verify.observe)

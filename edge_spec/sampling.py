@@ -198,6 +198,13 @@ def _softmax(values: Logits, top: np.float32, temperature: float) -> Floats:
     return probs
 
 
+def likeliest(dist: Dist) -> int:
+    """The token with the most mass, the lowest id of equals."""
+    if dist.only is not None:
+        return dist.only
+    return int(dist.ids[dist.probs.argmax()])
+
+
 def top_gap(row: Logits) -> float:
     """The largest logit less the second largest; infinite when there is no second."""
     values = np.sort(row[top_k(row, 2)])

@@ -170,12 +170,13 @@ class Outlook:
 
     `match_length` tokens at the text's end occurred before (0: it copies nothing), `contested` if
     they went on in more than one way. `draft_lag` tokens would have to be decoded before the first
-    can be drafted by a model; None: none can.
+    can be drafted by a model; None: none can. `window` is the one that it reads the text with.
     """
 
     match_length: int = 0
     draft_lag: int | None = None
     contested: bool = False
+    window: int | None = None
 
 
 class Coupling(Protocol):
@@ -193,6 +194,14 @@ class Coupling(Protocol):
         `target(i)` gives p after node i (-1: after the context) and is called only where it
         is needed, at most once a node.
         """
+        ...
+
+    def agreement(self, p: Dist, q: Dist, position: int) -> float:
+        """How likely a token drawn from q at `position` is what the target has there."""
+        ...
+
+    def acceptance(self, p: float, q: float, accepted: bool) -> float:
+        """How likely a drawn node was to be accepted that has these probabilities and was judged."""
         ...
 
 

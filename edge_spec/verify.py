@@ -89,6 +89,14 @@ class RejectionCoupling:
         """Draw a token; the position does not matter here."""
         return draw(dist, self._rng)
 
+    def agreement(self, p: Dist, q: Dist, position: int) -> float:
+        """sum min(p, q): whatever is drawn. Leviathan et al. 2023, section 3.2."""
+        return overlap(p, q)
+
+    def acceptance(self, p: float, q: float, accepted: bool) -> float:
+        """Its mean over what q may draw is sum min(p, q), of which acceptance itself is a noisier sample."""
+        return min(1.0, p / q)
+
     def verify(self, proposal: Proposal, target: Callable[[int], Dist], position: int) -> Verdict:
         """Judge `proposal`; see `types.Coupling`."""
 
@@ -127,6 +135,14 @@ class SharedCoupling:
             return dist.only
         return draw_shared(dist, noise(self._seed, self._key, position, dist.ids))
 
+    def agreement(self, p: Dist, q: Dist, position: int) -> float:
+        """1 or 0: the noise decides."""
+        return float(self.draw(p, position) == self.draw(q, position))
+
+    def acceptance(self, p: float, q: float, accepted: bool) -> float:
+        """1 or 0. How often it is 1 has no short formula; less often than with `rejection`."""
+        return float(accepted)
+
     def verify(self, proposal: Proposal, target: Callable[[int], Dist], position: int) -> Verdict:
         """Judge `proposal`; see `types.Coupling`."""
 
@@ -154,6 +170,17 @@ COUPLINGS: dict[CouplingName, Callable[[int | None, int], Coupling]] = {
 def make_coupling(name: CouplingName, seed: int | None, key: int) -> Coupling:
     """The coupling called `name` for the slot `key`; a seed of None is fresh randomness."""
     return COUPLINGS[name](seed, key)
+
+
+def overlap(p: Dist, q: Dist) -> float:
+    """sum over tokens of min(p, q), aligned by token id: 1 less their total variation."""
+    if p.ids is q.ids:
+        return float(np.minimum(p.probs, q.probs).sum())
+    small, large = (p, q) if len(p.ids) <= len(q.ids) else (q, p)
+    places = large.ids.searchsorted(small.ids)
+    places[places == len(large.ids)] = 0
+    same = large.ids[places] == small.ids
+    return float(np.minimum(small.probs, large.probs[places])[same].sum())
 
 
 def residual(p: Dist, q: Dist) -> Dist | None:

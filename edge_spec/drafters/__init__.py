@@ -1,13 +1,19 @@
 """Drafters: one file each, and the names they are chosen by."""
 
 from edge_spec.drafters.cascade import Cascade
-from edge_spec.drafters.draft_model import ModelDrafter
+from edge_spec.drafters.draft_model import ModelDrafter, Window
 from edge_spec.drafters.draw import DrawChoice
 from edge_spec.drafters.ngram import NgramDrafter
 from edge_spec.drafters.none import NoDrafter
 from edge_spec.drafters.token_map import TokenMap
 
-NAMES = ("auto", "draft", "ngram", "none")
-"""What `--drafter` takes."""
-
-__all__ = ["NAMES", "Cascade", "DrawChoice", "ModelDrafter", "NgramDrafter", "NoDrafter", "TokenMap"]
+__all__ = [
+    "NAMES",
+    "Cascade",
+    "DrawChoice",
+    "ModelDrafter",
+    "NgramDrafter",
+    "NoDrafter",
+    "TokenMap",
+    "Window",
+]

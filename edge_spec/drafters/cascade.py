@@ -31,8 +31,10 @@ class Cascade:
 
     def outlook(self, slot: Slot) -> Outlook:
         copied = self._ngram.outlook(slot)
-        lag = None if self._model is None else self._model.outlook(slot).draft_lag
-        return replace(copied, draft_lag=lag)
+        if self._model is None:
+            return copied
+        drafted = self._model.outlook(slot)
+        return replace(copied, draft_lag=drafted.draft_lag, window=drafted.window)
 
     def propose(self, slots: Sequence[Slot], budgets: Sequence[Budget]) -> list[Proposal]:
         proposals = [NO_PROPOSAL] * len(slots)

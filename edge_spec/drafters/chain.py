@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edge_spec.drafters.draw import DrawWatch, likeliest
+from edge_spec.drafters.draw import DrawWatch
 from edge_spec.drafters.token_map import Translation
-from edge_spec.sampling import top_gap
+from edge_spec.sampling import likeliest, top_gap
 from edge_spec.types import NO_PROPOSAL, Dist, Logits, Proposal, Slot
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from edge_spec.drafters.chain import Chain
 from edge_spec.drafters.draw import DrawChoice, DrawWatch
@@ -28,6 +29,14 @@ SINK_TOKENS = 4
 for (Xiao et al. 2023, arXiv:2309.17453); a BOS token is among them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A text that is read from its token `start` on; the last `size` of them when that began."""
+
+    start: int
+    size: int
+
+
 class ModelDrafter:
     """A draft model behind its own KV cache; implements `types.Drafter`.
 
@@ -35,8 +44,9 @@ class ModelDrafter:
     proposed; for a text that holds an id that the draft lacks, nothing is. With a `token_map`
     the cache holds the text in the draft's own tokens, and proposals are in the target's. A long
     prompt is read a batch a round, while the target decodes plainly; with `Budget.window` only its
-    end is read. `on_decode(rows, cells, seconds)` hears of each decode that was no reading. With a
-    `choice` it takes its likeliest token wherever that is accepted more often than one drawn.
+    end is read; `windows`, by sequence, may outlive this object as the cache does.
+    `on_decode(rows, cells, seconds)` hears of each decode that was no reading. With a `choice` it
+    takes its likeliest token wherever that is accepted more often than one drawn.
     """
 
     name = "draft"
@@ -49,6 +59,7 @@ class ModelDrafter:
         token_map: TokenMap | None = None,
         on_decode: Callable[[int, int, float], None] | None = None,
         choice: DrawChoice | None = None,
+        windows: dict[int, Window] | None = None,
     ) -> None:
         self._cache = cache
         self._choice = choice
@@ -58,14 +69,14 @@ class ModelDrafter:
         self._on_decode = on_decode
         self._map = token_map
         self._translations: dict[int, Translation] = {}
-        self._starts: dict[int, int] = {}
+        self._windows = {} if windows is None else windows
 
     def begin(self, slot: Slot) -> int:
         if self._choice is not None:
             self._watches[slot.seq] = DrawWatch(slot, self._choice)
         kept = self._sync(slot)
-        if slot.seq in self._starts and kept <= SINK_TOKENS:  # another text
-            del self._starts[slot.seq]
+        if slot.seq in self._windows and kept <= SINK_TOKENS:  # another text
+            del self._windows[slot.seq]
             self._sync(slot)
         return self.num_cached(slot)
 
@@ -85,12 +96,15 @@ class ModelDrafter:
 
     def num_skipped(self, seq: int) -> int:
         """How many tokens of the text a window passes over."""
-        return max(0, self._starts.get(seq, 0) - SINK_TOKENS)
+        window = self._windows.get(seq)
+        return 0 if window is None else window.start - SINK_TOKENS
 
     def outlook(self, slot: Slot) -> Outlook:
         if not self._room(slot):
             return Outlook()
-        return Outlook(draft_lag=max(1, len(self._read(slot)) - self._cache.length(slot.seq)))
+        window = self._windows.get(slot.seq)
+        lag = max(1, len(self._read(slot)) - self._cache.length(slot.seq))
+        return Outlook(draft_lag=lag, window=None if window is None else window.size)
 
     def propose(self, slots: Sequence[Slot], budgets: Sequence[Budget]) -> list[Proposal]:
         for slot, budget in zip(slots, budgets, strict=True):
@@ -126,21 +140,23 @@ class ModelDrafter:
 
     def _read(self, slot: Slot) -> Sequence[int]:
         """The slot's text as the draft reads it."""
-        start = self._starts.get(slot.seq)
-        tokens = slot.tokens if start is None else [*slot.tokens[:SINK_TOKENS], *slot.tokens[start:]]
+        window = self._windows.get(slot.seq)
+        tokens: Sequence[int] = slot.tokens
+        if window is not None:
+            tokens = [*tokens[:SINK_TOKENS], *tokens[window.start :]]
         if self._map is None:
             return tokens
         if slot.seq not in self._translations:
             self._translations[slot.seq] = Translation(self._map)
         return self._translations[slot.seq].follow(tokens)
 
-    def _open(self, slot: Slot, window: int) -> None:
-        """From now on the text is read from its last `window` tokens on."""
-        start = len(slot.tokens) - window
+    def _open(self, slot: Slot, size: int) -> None:
+        """From now on the text is read from its last `size` tokens on."""
+        start = len(slot.tokens) - size
         if start > SINK_TOKENS:
-            self._starts[slot.seq] = start
+            self._windows[slot.seq] = Window(start, size)
         else:
-            self._starts.pop(slot.seq, None)
+            self._windows.pop(slot.seq, None)
 
     def _room(self, slot: Slot) -> int:
         """How many tokens can be drafted; the last of them is never decoded."""

@@ -13,8 +13,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 
-import numpy as np
-
+from edge_spec.sampling import likeliest
 from edge_spec.types import Dist, Logits, Sampler, Slot, Verdict
 
 EDGES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
@@ -45,10 +44,10 @@ class DrawChoice:
         kind = _kind(q)
         return self._drawn[kind] / self._count[kind], self._likeliest[kind] / self._count[kind]
 
-    def observe(self, q: Dist, p: Dist) -> None:
-        """At one place the draft had q, and the target p."""
+    def observe(self, q: Dist, p: Dist, agreement: float) -> None:
+        """At one place the draft had q, and the target p; see `Coupling.agreement`."""
         kind = _kind(q)
-        self._drawn[kind] = _MEMORY * self._drawn[kind] + overlap(p, q)
+        self._drawn[kind] = _MEMORY * self._drawn[kind] + agreement
         self._likeliest[kind] = _MEMORY * self._likeliest[kind] + p.prob(likeliest(q))
         self._count[kind] = _MEMORY * self._count[kind] + 1
 
@@ -61,9 +60,7 @@ class WatchedSampler:
         self.dists: dict[int, Dist] = {}
 
     def __call__(self, logits: Logits, history: Sequence[int]) -> Dist:
-        dist = self._sampler(logits, history)
-        if dist.only is None:
-            self.dists[len(history)] = dist
+        dist = self.dists[len(history)] = self._sampler(logits, history)
         return dist
 
 
@@ -85,27 +82,9 @@ class DrawWatch:
         for position in range(first, first + len(verdict.tokens)):
             q, p = self._said.get(position), self._target.dists.get(position)
             if q is not None and p is not None:
-                self.choice.observe(q, p)
+                self.choice.observe(q, p, slot.coupling.agreement(p, q, position))
         self._said.clear()
         self._target.dists.clear()
-
-
-def likeliest(dist: Dist) -> int:
-    """The token with the most mass, the lowest id of equals."""
-    if dist.only is not None:
-        return dist.only
-    return int(dist.ids[dist.probs.argmax()])
-
-
-def overlap(p: Dist, q: Dist) -> float:
-    """sum over tokens of min(p, q): how likely a token drawn from q is to be accepted."""
-    if p.ids is q.ids:
-        return float(np.minimum(p.probs, q.probs).sum())
-    small, large = (p, q) if len(p.ids) <= len(q.ids) else (q, p)
-    places = large.ids.searchsorted(small.ids)
-    places[places == len(large.ids)] = 0
-    same = large.ids[places] == small.ids
-    return float(np.minimum(small.probs, large.probs[places])[same].sum())
 
 
 def _kind(q: Dist) -> int:

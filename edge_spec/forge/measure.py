@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from edge_spec.drafters.token_map import TokenMap, Translation
 from edge_spec.forge.samples import SAMPLING, Sample
-from edge_spec.sampling import SamplerChain
+from edge_spec.sampling import SamplerChain, likeliest
 from edge_spec.types import Dist, KVCache, Logits, Rows
+from edge_spec.verify import overlap
 
 _CONTEXT = 64
 """Tokens in the cache while steps are timed."""
@@ -158,13 +159,3 @@ def _time(cache: KVCache, num: int) -> float:
     spent = cache.busy_s - busy_s
     cache.rollback(0, _CONTEXT)
     return spent
-
-
-def overlap(p: Dist, q: Dist) -> float:
-    """sum min(p, q), what a token drawn from q is accepted with (Leviathan et al. 2023, section 3.2)."""
-    _, in_p, in_q = np.intersect1d(p.ids, q.ids, assume_unique=True, return_indices=True)
-    return float(np.minimum(p.probs[in_p], q.probs[in_q]).sum())
-
-
-def likeliest(dist: Dist) -> int:
-    return int(dist.ids[dist.probs.argmax()])

@@ -251,6 +251,11 @@ def ggml_version() -> str:
     return f"{ggml.ggml_version().decode()} ({ggml.ggml_commit().decode()})"
 
 
+def build() -> list[str]:
+    """What tells this build of llama.cpp, on this machine, from another one that is as fast or not."""
+    return [ggml_version(), *cpu_features(), *(f"{found.name}: {found.description}" for found in devices())]
+
+
 def supports_gpu_offload() -> bool:
     """Whether this build can put layers on a GPU."""
     start()

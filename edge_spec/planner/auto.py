@@ -7,13 +7,15 @@ a draft is valued, and docs/architecture.md for the whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from edge_spec.events import Notice, RoundTimings
 from edge_spec.planner.knowledge import MAX_DRAFT_STEPS, WINDOWS, Knowledge, match_class
-from edge_spec.planner.length import Choice, DraftRun, best_length, draft_extra_s, needed_acceptance
+from edge_spec.planner.length import Choice, DraftRun, best_length, expected_tokens, needed_acceptance
+from edge_spec.planner.round_costs import RoundCosts
 from edge_spec.stats import SpeculationState
-from edge_spec.types import Budget, Fate, Outlook, Proposal, Slot, Verdict
+from edge_spec.types import Budget, Coupling, Fate, Outlook, Proposal, Slot, Verdict
 
 MAX_COPIED = 32
 """The most tokens that an n-gram drafter copies in a round."""
@@ -39,6 +41,9 @@ _LONGEST_PAUSE_TOKENS = 1024
 _OFF_AFTER_TOKENS = 12
 
 
+_NOTHING = Choice()
+
+
 @dataclass(frozen=True, slots=True)
 class _Reading:
     """What a draft model has to read before it drafts: see `Budget.window`.
@@ -56,25 +61,30 @@ class _Reading:
 class _Round:
     """What was decided for a slot, to be learned from when its verdict comes."""
 
-    plain_s: float
-    expected_s: float
-    expected_tokens: float
-    draft: DraftRun | None = None
+    budget: Budget
+    choice: Choice = _NOTHING
+    run: DraftRun | None = None
     probe: bool = False
+    window: int | None = None
+    """The one that the draft reads the text with."""
 
 
 class AutoPlanner:
-    """Chooses drafter and rows by measured costs and observed acceptance; implements `Planner`."""
+    """Chooses drafter and rows by measured costs and observed acceptance; implements `Planner`.
+
+    Slots are planned one after the other: each knows the rows that are decoded without it.
+    """
 
     def __init__(self, knowledge: Knowledge, *, draft_max: int = MAX_COPIED, draft_min: int = 0) -> None:
         self.knowledge = knowledge
         self.state: SpeculationState = "on"
         self._draft_max = draft_max
-        self._draft_min = draft_min
+        self._draft_min = max(1, draft_min)
         self._rho = 0.0
         self._decode_s = 0.0
         self._rounds: dict[int, _Round] = {}
-        self._windows: dict[int, int] = {}
+        self._base_s = 0.0
+        self._num_drafted: dict[int, int] = {}
         self._tokens_since_pay = 0
         self._tokens_since_probe = 0
         self._pause_tokens = _FIRST_PROBE_TOKENS
@@ -111,128 +121,132 @@ class AutoPlanner:
         outlook: Callable[[Slot], Outlook],
     ) -> list[Budget]:
         share = num_rows // len(slots)
+        read = [min(pending, share) for pending in num_pending]
+        costs = RoundCosts(self.knowledge, max(len(slot.tokens) for slot in slots), sum(read))
+        self._base_s = costs.base_s
+        # Plain decoding makes one token a slot, and this much is sure to be had.
+        rho = max(self._rho, len(slots) / self.knowledge.verify(len(slots), costs.num_cells))
+        self._rounds.clear()
         budgets = []
-        for slot, pending, allowed in zip(slots, num_pending, num_allowed, strict=True):
+        for slot, pending, allowed in zip(slots, read, num_allowed, strict=True):
             most = min(self._draft_max, allowed, share - pending)
-            if pending > 1 or most < max(1, self._draft_min):
-                self._rounds.pop(slot.seq, None)
-                budgets.append(Budget(min(pending, share), 0))
+            if slot.num_emitted == 0:  # a prompt is read
+                budgets.append(Budget(pending, 0))
+                continue
+            self._note_replay(slot, pending)
+            if most >= self._draft_min:
+                planned = self._choose(slot, outlook(slot), most, pending, costs, rho)
             else:
-                budgets.append(self._choose(slot, outlook(slot), most))
+                planned = _Round(Budget(pending, 0))
+            self._rounds[slot.seq] = planned
+            budgets.append(planned.budget)
+            with_model = planned.run is not None
+            costs = replace(
+                costs,
+                num_rows=costs.num_rows + planned.choice.length,
+                num_drafting=costs.num_drafting + with_model,
+            )
         return budgets
 
-    def _choose(self, slot: Slot, outlook: Outlook, most: int) -> Budget:
-        cells = len(slot.tokens)
-        plain_s = self.knowledge.verify(1, cells)
-        rho = max(self._rho, 1 / plain_s)
-        copied = self._copying(outlook, most, cells, rho)
+    def _note_replay(self, slot: Slot, pending: int) -> None:
+        """Memory that cannot be trimmed reads again what was accepted before a rejection."""
+        num_drafted = self._num_drafted.pop(slot.seq, 0)
+        if num_drafted and (pending > 1 or self.knowledge.replayed):
+            self.knowledge.read_again(pending - 1, num_drafted)
+
+    def _choose(
+        self, slot: Slot, outlook: Outlook, most: int, pending: int, costs: RoundCosts, rho: float
+    ) -> _Round:
+        copied = self._copying(outlook, most, costs, rho)
         steps = min(most, MAX_DRAFT_STEPS)
-        drafted, reading = self._drafting(slot, outlook, steps, rho)
+        drafted, reading = self._drafting(slot, outlook, steps, costs, rho)
         if copied.length and copied.gain >= drafted.gain:
-            self._note(slot, plain_s, copied)
-            return Budget(1, copied.length, "ngram")
+            return _Round(Budget(pending, copied.length, "ngram"), copied)
         probe = False
         if reading is None and outlook.draft_lag is not None:
-            drafted, reading = self._probe(slot, outlook.draft_lag, steps)
+            drafted, reading = self._probe(outlook, steps, costs)
             probe = reading is not None
         if reading is None:
-            self._note(slot, plain_s, Choice())
-            return Budget(1, 0)
-        run = DraftRun(self.knowledge, cells, steps, rho, drafted.length if probe else self._draft_min)
-        self._note(slot, plain_s, drafted, run, probe)
-        if reading.window is not None:
-            self._windows[slot.seq] = reading.window
-        return Budget(1, run.most, "draft", run, reading.window)
+            return _Round(Budget(pending, 0))
+        least = drafted.length if probe else self._draft_min
+        run = DraftRun(costs, steps, rho, least, forced=probe)
+        budget = Budget(pending, steps, "draft", run, reading.window)
+        window = outlook.window if reading.window is None else reading.window
+        return _Round(budget, drafted, run, probe, window)
 
-    def _note(
-        self, slot: Slot, plain_s: float, choice: Choice, run: DraftRun | None = None, probe: bool = False
-    ) -> None:
-        expected_s = plain_s + choice.extra_s
-        self._rounds[slot.seq] = _Round(plain_s, expected_s, 1 + choice.tokens, run, probe)
-
-    def _copying(self, outlook: Outlook, most: int, cells: int, rho: float) -> Choice:
+    def _copying(self, outlook: Outlook, most: int, costs: RoundCosts, rho: float) -> Choice:
         if not outlook.match_length:
-            return Choice()
-        knowledge = self.knowledge
-        plain_s = knowledge.verify(1, cells)
+            return _NOTHING
+        matches = self.knowledge.matches
         return best_length(
-            lambda i: knowledge.matches(match_class(outlook.match_length + i, outlook.contested and i == 0)),
-            lambda m: knowledge.verify(1 + m, cells) - plain_s,
+            lambda i: matches(match_class(outlook.match_length + i, outlook.contested and i == 0)),
+            costs.verify_s,
             rho,
             min(most, MAX_COPIED),
+            self._draft_min,
         )
 
     # -- drafting with the model
 
     def _drafting(
-        self, slot: Slot, outlook: Outlook, most: int, rho: float
+        self, slot: Slot, outlook: Outlook, most: int, costs: RoundCosts, rho: float
     ) -> tuple[Choice, _Reading | None]:
         """The best draft, and what is to be read for it; None when none pays."""
-        nothing: tuple[Choice, _Reading | None] = Choice(), None
+        nothing: tuple[Choice, _Reading | None] = _NOTHING, None
         if outlook.draft_lag is None or self.knowledge.draft is None:
             return nothing
         self._rounds_until_look -= 1
         if self._rounds_until_look > 0:
             return nothing
-        positions, extra_s = self.knowledge.positions, draft_extra_s(self.knowledge, len(slot.tokens))
-        if best_length(positions, extra_s, rho, most).length == 0:
+        positions, least = self.knowledge.positions, self._draft_min
+        if best_length(positions, costs.draft_s, rho, most, least).length == 0:
             self._rounds_until_look = _LOOK_EVERY
             return nothing
         left, best, most_won = self._tokens_left(slot), nothing, 0.0
-        for reading in self._readings(slot, outlook.draft_lag):
+        for reading in self._readings(outlook, costs):
             factor = reading.factor
-            choice = best_length(
-                positions if factor == 1 else lambda i, f=factor: f * positions(i),  # type: ignore[misc]
-                extra_s,
-                rho,
-                most,
-            )
+            rates = positions if factor == 1 else partial(_scaled, positions, factor)
+            choice = best_length(rates, costs.draft_s, rho, most, least)
             won = choice.gain * max(1.0, left / (1 + choice.tokens)) - rho * reading.once_s
             if won > most_won:
                 best, most_won = (choice, reading), won
         return best
 
-    def _readings(self, slot: Slot, lag: int) -> Iterator[_Reading]:
+    def _readings(self, outlook: Outlook, costs: RoundCosts) -> Iterator[_Reading]:
         """Ways to bring the draft to the text's end: going on, or anew with a window."""
-        draft, rates, cells = self.knowledge.draft, self.knowledge.windows, len(slot.tokens)
-        assert draft is not None
-        step_s = draft(1, cells)
+        assert outlook.draft_lag is not None, "there is a draft model"
+        rates, step_s = self.knowledge.windows, costs.read_s(1)
 
         def factor(window: int | None) -> float:
             return min(1.0, rates(_window_class(window)) / rates(0))
 
-        yield _Reading(None, draft(lag, cells) - step_s, factor(self._windows.get(slot.seq)))
+        yield _Reading(None, costs.read_s(outlook.draft_lag) - step_s, factor(outlook.window))
         for window in WINDOWS:
-            if 2 * window > lag:
+            if 2 * window > outlook.draft_lag:
                 return
-            yield _Reading(window, draft(window, cells) - step_s, factor(window))
+            yield _Reading(window, costs.read_s(window) - step_s, factor(window))
 
     def _tokens_left(self, slot: Slot) -> float:
         """How long the text is thought to go on."""
         typical, emitted = self.knowledge.typical_tokens, slot.num_emitted
         return min(slot.max_tokens - emitted, max(typical - emitted, typical / 2))
 
-    def _probe(self, slot: Slot, lag: int, most: int) -> tuple[Choice, _Reading | None]:
+    def _probe(self, outlook: Outlook, most: int, costs: RoundCosts) -> tuple[Choice, _Reading | None]:
         """A short draft to see whether drafting pays by now, where that can be afforded."""
-        knowledge, cells = self.knowledge, len(slot.tokens)
+        knowledge = self.knowledge
         if self._tokens_since_probe < self._pause_tokens:
-            return Choice(), None
-        plain_s, extra_s = knowledge.verify(1, cells), draft_extra_s(knowledge, cells)
+            return _NOTHING, None
         length = min(most, max(_PROBE_LENGTH, self._draft_min))
-        reading = min(self._readings(slot, lag), key=lambda reading: reading.once_s)
-        cost_s = reading.once_s + extra_s(length)
+        reading = min(self._readings(outlook, costs), key=lambda reading: reading.once_s)
+        cost_s = reading.once_s + costs.draft_s(length)
         if cost_s > _PROBE_TEXT_SHARE * self._decode_s:
-            return Choice(), None
+            return _NOTHING, None
         if knowledge.probe_s + cost_s > _PROBE_SHARE * knowledge.decode_s:
-            return Choice(), None
-        if not best_length(lambda _index: _HOPEFUL, extra_s, 1 / plain_s, most).length:
+            return _NOTHING, None
+        if not best_length(lambda _index: _HOPEFUL, costs.draft_s, 1 / costs.base_s, most).length:
             self._tokens_since_probe = 0
-            return Choice(), None
-        survival, tokens = 1.0, 0.0
-        for index in range(length):
-            survival *= knowledge.positions(index)
-            tokens += survival
-        return Choice(length, 0.0, tokens, cost_s), reading
+            return _NOTHING, None
+        return Choice(length, 0.0, expected_tokens(knowledge.positions, length), cost_s), reading
 
     # -- learning
 
@@ -244,44 +258,52 @@ class AutoPlanner:
         timings: RoundTimings,
     ) -> list[Notice]:
         """Learn from a round; returns what a user should know of it."""
-        seconds = timings.draft_s + timings.verify_s + timings.sample_s
         for slot, proposal, verdict in zip(slots, proposals, verdicts, strict=True):
-            planned = self._rounds.pop(slot.seq, None)
+            planned = self._rounds.get(slot.seq)
             if verdict is not None and planned is not None:
-                self._learn(slot, planned, proposal, verdict, seconds / len(slots))
+                self._num_drafted[slot.seq] = len(proposal)
+                self._learn_rates(slot, planned, proposal, verdict)
+        if len(self._rounds) == len(slots):  # no prompt was read in it
+            emitted = sum(len(verdict.tokens) for verdict in verdicts if verdict is not None)
+            seconds = timings.draft_s + timings.verify_s + timings.sample_s
+            self._learn_time(emitted, seconds, len(slots))
         return self._changes()
 
-    def _learn(
-        self, slot: Slot, planned: _Round, proposal: Proposal, verdict: Verdict, seconds: float
-    ) -> None:
-        knowledge = self.knowledge
-        emitted = len(verdict.tokens)
+    def _learn_time(self, emitted: int, seconds: float, num_slots: int) -> None:
+        """A round of `num_slots` texts took so long and emitted so many tokens."""
+        knowledge, rounds = self.knowledge, self._rounds.values()
         knowledge.decode_s += seconds
         self._decode_s += seconds
-        self._foreseen_tokens += planned.expected_tokens
-        self._foreseen_s += planned.expected_s
+        # A draft that is still reading the prompt makes nothing.
+        choices = [planned.choice for planned in rounds if planned.run is None or planned.run.asked]
+        self._foreseen_tokens += num_slots + sum(choice.tokens for choice in choices)
+        self._foreseen_s += self._base_s + sum(choice.extra_s for choice in choices)
         rate = emitted / seconds
         self._rho = rate if self._rho == 0 else self._rho + _RATE_WEIGHT * (rate - self._rho)
         self._tokens_since_pay += emitted
         self._tokens_since_probe += emitted
-        if planned.draft is None:
+        if not any(planned.run for planned in rounds):
             return
-        window = self._windows.get(slot.seq)
+        self._tokens_since_probe = 0
+        if any(planned.probe for planned in rounds):
+            knowledge.probe_s += max(0.0, seconds - emitted * self._base_s / num_slots)
+            self._pause_tokens = min(2 * self._pause_tokens, _LONGEST_PAUSE_TOKENS)
+        if any(planned.run and not planned.probe for planned in rounds):
+            self._tokens_since_pay = 0
+            self._pause_tokens = _FIRST_PROBE_TOKENS
+
+    def _learn_rates(self, slot: Slot, planned: _Round, proposal: Proposal, verdict: Verdict) -> None:
+        if planned.run is None:
+            return
+        knowledge = self.knowledge
         for index, fate in enumerate(verdict.fates):
             if fate is Fate.DISCARDED:
                 break
-            accepted = acceptance(proposal, verdict, index)
+            accepted = acceptance(slot.coupling, proposal, verdict, index)
             if index == 0:
-                knowledge.windows.observe(_window_class(window), accepted)
+                knowledge.windows.observe(_window_class(planned.window), accepted)
             knowledge.positions.observe(index, accepted)
-            knowledge.gaps.observe(planned.draft.classes[index], accepted)
-        self._tokens_since_probe = 0
-        if planned.probe:
-            knowledge.probe_s += max(0.0, seconds - emitted * planned.plain_s)
-            self._pause_tokens = min(2 * self._pause_tokens, _LONGEST_PAUSE_TOKENS)
-        else:
-            self._tokens_since_pay = 0
-            self._pause_tokens = _FIRST_PROBE_TOKENS
+            knowledge.gaps.observe(planned.run.classes[index], accepted)
 
     def judged_copy(self, length: int, contested: bool, right: bool) -> None:
         """What continued a match of `length` tokens would have been right or wrong."""
@@ -298,15 +320,17 @@ class AutoPlanner:
         return [Notice("info", f"Drafting with the model is {self.reason}.")]
 
 
-def acceptance(proposal: Proposal, verdict: Verdict, index: int) -> float:
-    """How likely the judged node was to be accepted, whichever way it went: min(1, p / q).
-
-    Its mean over what q may draw is sum min(p, q), of which acceptance itself is a noisier sample.
-    """
+def acceptance(coupling: Coupling, proposal: Proposal, verdict: Verdict, index: int) -> float:
+    """How likely the judged node was to be accepted, whichever way it went."""
     p, q = verdict.target_probs[index], proposal.dists[index]
+    accepted = verdict.fates[index] is Fate.ACCEPTED
     if p is None:
-        return float(verdict.fates[index] is Fate.ACCEPTED)
-    return p if q is None else min(1.0, p / q.prob(proposal.tokens[index]))
+        return float(accepted)
+    return p if q is None else coupling.acceptance(p, q.prob(proposal.tokens[index]), accepted)
+
+
+def _scaled(rates: Callable[[int], float], factor: float, index: int) -> float:
+    return factor * rates(index)
 
 
 def _window_class(window: int | None) -> int:

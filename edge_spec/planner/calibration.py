@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from edge_spec.whole_file import write_whole
 if TYPE_CHECKING:
     from edge_spec.api import LoadedModel
 
-FORMAT = 3
+FORMAT = 4
 _BUDGET_S = 6.0
 DRAFT_WIDTHS = (1, 2, 3, 4, 5, 8, 16, 32)
 
@@ -62,7 +61,7 @@ def keep(knowledge: Knowledge, target: LoadedModel, draft: LoadedModel | None) -
         "draft_model": None if draft is None else draft.path.stem,
         "verify": knowledge.verify.measured,
         "draft": None if knowledge.draft is None else knowledge.draft.measured,
-        "drifted": knowledge.verify.has_drifted,
+        "drifted": any(costs.has_drifted for costs in (knowledge.verify, knowledge.draft) if costs),
         "learned": knowledge.state(),
     }
     with contextlib.suppress(OSError):
@@ -114,8 +113,10 @@ def _widths(raw: Mapping[str, float]) -> dict[int, float]:
 
 def _file(target: LoadedModel, draft: LoadedModel | None) -> Path:
     """A name of its own for everything that the times depend on."""
+    from edge_spec.llama import abi
+
     models = [_facts(target), None if draft is None else _facts(draft)]
-    facts = [models, versions(), platform.node(), platform.machine(), os.cpu_count()]
+    facts = [models, versions(), abi.build(), platform.node(), platform.machine()]
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
     return _folder() / f"{digest[:32]}.json"
 
@@ -125,10 +126,13 @@ def _folder() -> Path:
 
 
 def _facts(model: LoadedModel) -> list[Any]:
+    from edge_spec.llama.model import default_threads
+
     settings = model.settings
     parts = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in model.header.files]
+    threads = settings.threads or default_threads()
     return [
-        parts, settings.context_size, settings.threads, settings.threads_batch, settings.gpu_layers,
+        parts, settings.context_size, threads, settings.threads_batch or threads, settings.gpu_layers,
         settings.device, settings.kv_type_k, settings.kv_type_v, settings.flash_attention,
         settings.num_slots, settings.load_mode,
     ]  # fmt: skip

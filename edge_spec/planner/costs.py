@@ -94,6 +94,8 @@ class RowCosts:
 
     def _correct(self, depth: int, num_rows: int) -> None:
         """A cell has changed, and so has what is interpolated between it and its neighbours."""
+        if num_rows >= _TABLE_ROWS and num_rows not in self._cells[0]:
+            return  # it stands in no table, and nothing is interpolated to it
         widths = sorted(self._cells[0])
         if num_rows not in self._cells[0]:  # of this depth alone, and so nothing is interpolated to it
             self._tables[depth][num_rows : num_rows + 1] = [self._looked_up(num_rows, depth)]

@@ -36,7 +36,9 @@ _COPY_START = -0.7
 
 _TYPICAL_TOKENS = 192.0
 _LENGTH_WEIGHT = 0.2
+_REPLAY_WEIGHT = 0.2
 _RATES = ("positions", "gaps", "matches", "windows")
+_NUMBERS = ("typical_tokens", "replayed", "decode_s", "probe_s")
 
 
 def match_class(length: int, contested: bool = False) -> int:
@@ -52,8 +54,9 @@ class Knowledge:
     without a draft model. `positions`, `gaps`, `matches` and `windows` are acceptance by place in
     a draft, by the draft's confidence, by the length of an n-gram match (see `match_class`), and
     of a draft's first token by how much of the text the draft had read. `typical_tokens` is the
-    length of an answer, in tokens. `decode_s` is all decoding time so far and `probe_s` what of it
-    was lost by finding out whether drafting pays.
+    length of an answer, in tokens. `replayed` is how many tokens the target reads again after a
+    round, as a share of those drafted in it: 0 where its memory can be trimmed. `decode_s` is all
+    decoding time so far and `probe_s` what of it was lost by finding out whether drafting pays.
     """
 
     verify: RowCosts
@@ -63,6 +66,7 @@ class Knowledge:
     matches: AcceptanceRates = field(default_factory=partial(AcceptanceRates, _COPY_PRIORS, _COPY_START))
     windows: AcceptanceRates = field(default_factory=partial(AcceptanceRates, _WINDOW_PRIORS))
     typical_tokens: float = _TYPICAL_TOKENS
+    replayed: float = 0.0
     decode_s: float = 0.0
     probe_s: float = 0.0
 
@@ -75,17 +79,21 @@ class Knowledge:
         """A text of so many tokens has ended."""
         self.typical_tokens += _LENGTH_WEIGHT * (num_tokens - self.typical_tokens)
 
+    def read_again(self, num_tokens: int, num_drafted: int) -> None:
+        """After a round with so many drafted tokens, so many were read again."""
+        self.replayed += _REPLAY_WEIGHT * (num_tokens / num_drafted - self.replayed)
+
     def state(self) -> dict[str, Any]:
         """What was learned, as JSON values; costs are kept apart."""
         rates = {name: getattr(self, name).state() for name in _RATES}
-        return {**rates, "typical_tokens": self.typical_tokens, "decode_s": self.decode_s,
-                "probe_s": self.probe_s}  # fmt: skip
+        return {**rates, **{name: getattr(self, name) for name in _NUMBERS}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take up what an earlier process learned. Raises KeyError, TypeError and ValueError."""
         for name in _RATES:
             getattr(self, name).restore(state[name])
-        typical, decode_s, probe_s = (float(state[k]) for k in ("typical_tokens", "decode_s", "probe_s"))
-        if not (typical >= 0 and decode_s >= 0 and probe_s >= 0):
-            raise ValueError("times and lengths are not below 0")
-        self.typical_tokens, self.decode_s, self.probe_s = typical, decode_s, probe_s
+        numbers = [float(state[name]) for name in _NUMBERS]
+        if not all(number >= 0 for number in numbers):
+            raise ValueError("times, lengths and shares are not below 0")
+        for name, number in zip(_NUMBERS, numbers, strict=True):
+            setattr(self, name, number)

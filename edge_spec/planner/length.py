@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from edge_spec.planner.knowledge import GAP_EDGES, MAX_DRAFT_STEPS, Knowledge
+from edge_spec.planner.round_costs import RoundCosts
 
 _MARGIN = 1.05
 """Of many lengths the best is likely one that was overrated, so its seconds count for a little more."""
@@ -32,9 +33,9 @@ class Choice:
 
 
 def best_length(
-    rates: Callable[[int], float], extra_s: Callable[[int], float], rho: float, most: int
+    rates: Callable[[int], float], extra_s: Callable[[int], float], rho: float, most: int, least: int = 1
 ) -> Choice:
-    """The draft length in 0..most that is worth most.
+    """The draft length that is worth most: 0, or one in `least` .. `most`.
 
     `rates(i)` is the acceptance of drafted token i (from 0) given those before it, `extra_s(m)`
     what a round with m drafted tokens takes beyond a plain one, in seconds, `rho` tokens a second.
@@ -45,66 +46,70 @@ def best_length(
     for length in range(1, most + 1):
         survival *= rates(length - 1)
         tokens += survival
-        seconds = extra_s(length)
-        gain = tokens - _MARGIN * rho * seconds
-        if gain > best.gain:
-            best = Choice(length, gain, tokens, seconds)
+        if length >= least:
+            seconds = extra_s(length)
+            gain = tokens - _MARGIN * rho * seconds
+            if gain > best.gain:
+                best = Choice(length, gain, tokens, seconds)
         if survival < _HOPELESS:
             break
     return best
+
+
+def expected_tokens(rates: Callable[[int], float], length: int) -> float:
+    """How many of `length` drafted tokens are expected to be accepted."""
+    survival, tokens = 1.0, 0.0
+    for index in range(length):
+        survival *= rates(index)
+        tokens += survival
+    return tokens
 
 
 @dataclass(slots=True)
 class DraftRun:
     """A draft model's chain while it is drawn: called before each draw, see `Budget.more`.
 
-    Knows the draft's confidence by then, which says more about the next token than its place does.
+    Knows the draft's confidence by then, which says more about the next token than its place
+    does. A chain that was begun goes on to `least` tokens; one with `forced` is begun in any case.
     """
 
-    knowledge: Knowledge
-    num_cells: int
+    costs: RoundCosts
     most: int
     rho: float
-    least: int = 0
+    least: int = 1
+    forced: bool = False
     classes: list[int] = field(default_factory=list)
     survival: float = 1.0
+    asked: bool = False
 
     def __call__(self, gap: float) -> int:
+        self.asked = True
         done = len(self.classes)
         kind = bisect.bisect(GAP_EDGES, gap)
-        knowledge = self.knowledge
-        assert knowledge.draft is not None, "only a draft model asks"
-        here, step_s = knowledge.gaps(kind), knowledge.draft(1, self.num_cells)
-        base_s = knowledge.verify(1 + done, self.num_cells)
+        costs, knowledge = self.costs, self.costs.knowledge
+        here, step_s, so_far_s = knowledge.gaps(kind), costs.read_s(1), costs.verify_s(done)
 
         def rate(index: int) -> float:
             return self.survival * here if index == 0 else knowledge.positions(done + index)
 
         def extra_s(length: int) -> float:
-            rows_s = knowledge.verify(1 + done + length, self.num_cells)
-            return (length - 1) * step_s + rows_s - base_s
+            return (length - 1) * step_s + costs.verify_s(done + length) - so_far_s
 
-        more = best_length(rate, extra_s, self.rho, self.most - done).length
-        more = max(more, min(self.least, self.most) - done)
+        more = best_length(rate, extra_s, self.rho, self.most - done, self.least - done).length
+        if done or self.forced:
+            more = max(more, min(self.least, self.most) - done)
         if more > 0:
             self.classes.append(kind)
             self.survival *= here
         return max(0, more)
 
 
-def draft_extra_s(knowledge: Knowledge, num_cells: int) -> Callable[[int], float]:
-    """What a round takes beyond a plain one, in seconds, by the tokens that the model drafts in it."""
-    assert knowledge.draft is not None, "there is a draft model"
-    step_s, plain_s = knowledge.draft(1, num_cells), knowledge.verify(1, num_cells)
-    return lambda length: length * step_s + knowledge.verify(1 + length, num_cells) - plain_s
-
-
 def needed_acceptance(knowledge: Knowledge, num_cells: int = 0) -> float | None:
     """The acceptance, the same at every place, from which on the draft model pays; None: it never does."""
-    extra_s, rho = draft_extra_s(knowledge, num_cells), 1 / knowledge.verify(1, num_cells)
+    costs = RoundCosts(knowledge, num_cells)
 
     def pays(rate: float) -> bool:
-        return best_length(lambda _place: rate, extra_s, rho, MAX_DRAFT_STEPS).length > 0
+        return best_length(lambda _place: rate, costs.draft_s, 1 / costs.base_s, MAX_DRAFT_STEPS).length > 0
 
     if not pays(1.0):
         return None

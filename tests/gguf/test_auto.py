@@ -57,6 +57,27 @@ def test_what_was_measured_is_kept_and_measured_once(pair: edge_spec.Pair) -> No
     assert not told or "acceptance" in told[-1] or "would not pay" in told[-1]
 
 
+def test_what_an_answer_taught_is_kept_and_so_is_what_one_taught_that_nobody_heard_out(
+    pair: edge_spec.Pair,
+) -> None:
+    decoding = Decoding(max_tokens=8)
+
+    def learned() -> float:
+        kept, _ = calibration.recall(pair.target, pair.draft) or (None, False)
+        return 0.0 if kept is None else kept.decode_s
+
+    list(pair.generate("Say hello.", decoding=decoding))
+    after = learned()
+    events = pair.generate("Say hello again.", decoding=decoding)
+    for _ in zip(range(4), (event for event in events if isinstance(event, Verified)), strict=False):
+        pass
+    events.close()
+    broken_off = learned()
+    assert broken_off > after
+    pair.complete("Say hello.", decoding=decoding)
+    assert learned() > broken_off
+
+
 def test_a_window_of_the_prompt_is_read_and_the_text_stays(tiny_path: Path) -> None:
     words = "alpha beta gamma delta epsilon zeta eta theta iota kappa. " * 12
     with edge_spec.load_pair(tiny_path, tiny_path, context_size=512) as pair:

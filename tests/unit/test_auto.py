@@ -42,17 +42,19 @@ class TimedCache(TableCache):
         return rows
 
 
-def rig(draft, *, step=0.1, knowledge=None, timers=None):
+def rig(draft, *, step=0.1, knowledge=None, timers=None, replays=False, num_slots=1, windows=None, **options):
     timers = timers or Timers()
-    target = TimedCache(P, STAIRS, context_size=4096)
-    drafts = TimedCache(draft, {1: step, 32: 32 * step}, context_size=4096) if draft else None
+    target = TimedCache(P, STAIRS, context_size=4096, replays=replays, num_slots=num_slots)
+    drafts = None
+    if draft:
+        drafts = TimedCache(draft, {1: step, 32: 32 * step}, context_size=4096, num_slots=num_slots)
     knowledge = knowledge or Knowledge(
         RowCosts(STAIRS), RowCosts({1: step, 32: 32 * step}) if draft else None
     )
     model = None
     if drafts is not None:
-        model = ModelDrafter(drafts, P.num_vocab, timers, on_decode=knowledge.draft.observe)
-    planner = AutoPlanner(knowledge)
+        model = ModelDrafter(drafts, P.num_vocab, timers, on_decode=knowledge.draft.observe, windows=windows)
+    planner = AutoPlanner(knowledge, **options)
     engine = Engine(
         ModelTarget(target, timers, knowledge.verify.observe), Cascade(NgramDrafter(timers), model), planner,
         timers,
@@ -60,14 +62,14 @@ def rig(draft, *, step=0.1, knowledge=None, timers=None):
     return engine, planner, target, drafts
 
 
-def slot(prompt=(1, 2, 3), *, max_tokens=200, sampling=GREEDY, coupling="shared", seed=7):
+def slot(prompt=(1, 2, 3), *, seq=0, max_tokens=200, sampling=GREEDY, coupling="shared", seed=7):
     chain = SamplerChain(sampling)
     return Slot(
-        0,
+        seq,
         list(prompt),
         len(prompt),
         max_tokens,
-        make_coupling(coupling, seed, 0),
+        make_coupling(coupling, seed, seq),
         chain,
         chain,
         lambda _t: None,
@@ -159,6 +161,14 @@ def test_small_widths_are_looked_up_as_the_cells_say_after_any_correction():
             assert costs._tables[depth][1:] == pytest.approx(costs._table(depth)[1:])
 
 
+def test_decodes_wider_than_the_table_leave_the_small_widths_alone():
+    costs = RowCosts({1: 1.0, 32: 32.0})
+    before = [costs(rows, 600) for rows in range(1, 200)]
+    costs.observe(150, 600, 150.0)
+    costs.observe(180, 600, 180.0)
+    assert [costs(rows, 600) for rows in range(1, 200)] == pytest.approx(before)
+
+
 def test_every_match_is_judged_whether_it_was_drafted_or_not():
     judged = []
     ngram = NgramDrafter(Timers(), on_judged=lambda *what: judged.append(what))
@@ -187,7 +197,9 @@ def test_a_judged_token_counts_as_likely_as_it_was():
     proposal = Proposal.chain([3, 5, 7, 8], [q, q, None, None], "draft")
     fates = (Fate.ACCEPTED, Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED)
     verdict = Verdict((3, 5, 1), (0, 1), fates, "residual", (0.2, 0.5, 0.3, None))
-    assert [acceptance(proposal, verdict, i) for i in range(3)] == pytest.approx([0.25, 1.0, 0.3])
+    rejection, shared = (make_coupling(name, 7, 0) for name in ("rejection", "shared"))
+    assert [acceptance(rejection, proposal, verdict, i) for i in range(3)] == pytest.approx([0.25, 1.0, 0.3])
+    assert [acceptance(shared, proposal, verdict, i) for i in range(3)] == pytest.approx([1.0, 1.0, 0.3])
 
 
 def test_what_was_expected_of_the_rounds_is_told():
@@ -253,6 +265,73 @@ def test_a_draft_that_always_agrees_is_used_up_to_the_best_stair():
     assert planner.state == "on"
     assert seconds < 0.47 * 400, "3 drafted for 0.15, 4 rows for 1.6: 0.44 a token at best"
     assert not [e for e in events if isinstance(e, Notice)]
+
+
+@pytest.mark.parametrize("weight", [0.5, 0.9])
+def test_memory_that_reads_again_after_a_rejection_is_drafted_for_only_where_that_pays(weight):
+    draft = TableModel(12, seed=2).blend(P, weight)
+    knowledge = Knowledge(RowCosts(STAIRS), RowCosts({1: 0.1, 32: 3.2}))
+    for _ in range(2):
+        engine, _, target, drafts = rig(draft, knowledge=knowledge, replays=True)
+        events = list(engine.generate([slot(max_tokens=400, sampling=WARM)]))
+    stats = next(e for e in events if isinstance(e, Finished)).stats
+    assert knowledge.replayed > 0.05
+    assert target.busy_s + drafts.busy_s < 1.05 * 400
+    measured = 400 / (target.busy_s + drafts.busy_s)
+    assert stats.predicted_tokens_per_second == pytest.approx(measured, rel=0.2)
+
+
+def test_memory_that_can_be_trimmed_reads_nothing_again():
+    engine, planner, *_ = rig(TableModel(12, seed=2).blend(P, 0.6))
+    list(engine.generate([slot(sampling=WARM)]))
+    assert planner.knowledge.replayed == 0.0
+
+
+def test_no_draft_is_shorter_than_the_least_one_that_was_asked_for():
+    draft = TableModel(12, seed=2).blend(P, 0.8)
+    for prompt in ((1, 2, 3), (4, 5) * 20):
+        engine, *_ = rig(draft, draft_min=4, draft_max=8)
+        events = list(engine.generate([slot(prompt, max_tokens=300, sampling=WARM)]))
+        lengths = [len(e.proposal) for e in events if isinstance(e, Drafted)]
+        assert lengths and min(lengths) >= 4 and max(lengths) <= 8
+
+
+def test_slots_share_what_a_decode_costs():
+    """Two slots of four rows would be eight rows here: what pays for one does not pay for both."""
+    flat = {1: 1.0, 4: 1.0, 5: 4.0, 8: 6.0, 16: 12.0}
+    draft = TableModel(12, seed=2).blend(P, 0.95)
+    seconds = {}
+    for max_drafted in (0, 16):
+        target = TimedCache(P, flat, context_size=4096, num_slots=3)
+        drafts = TimedCache(draft, {1: 0.02, 32: 0.64}, context_size=4096, num_slots=3)
+        target.max_drafted = max_drafted
+        timers, knowledge = Timers(), Knowledge(RowCosts(flat), RowCosts({1: 0.02, 32: 0.64}))
+        model = ModelDrafter(drafts, P.num_vocab, timers)
+        planner = AutoPlanner(knowledge)
+        engine = Engine(
+            ModelTarget(target, timers), Cascade(NgramDrafter(timers), model), planner, timers
+        )  # fmt: skip
+        texts = [slot((1, 2, i), seq=i, max_tokens=150, sampling=WARM) for i in range(3)]
+        list(engine.generate(texts))
+        seconds[max_drafted] = target.busy_s + drafts.busy_s
+    assert seconds[16] < 1.02 * seconds[0]
+
+
+def test_a_draft_that_reads_a_window_goes_on_from_it_in_the_next_text():
+    knowledge = Knowledge(RowCosts(STAIRS), RowCosts({1: 0.05, 32: 1.6}))
+    windows: dict = {}
+    engine, _, _, drafts = rig(P, step=0.05, knowledge=knowledge, windows=windows)
+    first = slot(np.random.default_rng(0).integers(0, 12, 3000).tolist(), max_tokens=60, sampling=WARM)
+    list(engine.generate([first]))
+    assert windows[0].size < 3000
+    held = drafts.length(0)
+    timers = Timers()
+    again = ModelDrafter(drafts, P.num_vocab, timers, windows=windows)
+    then = slot([*first.tokens, 1, 2, 3])
+    again.begin(then)
+    assert drafts.length(0) > held - 5
+    assert again.outlook(then).draft_lag < 10
+    assert again.outlook(then).window == windows[0].size
 
 
 def test_text_that_repeats_itself_is_copied_without_a_model():

@@ -7,15 +7,14 @@ import pytest
 
 from edge_spec.config import Sampling
 from edge_spec.drafters import DrawChoice, ModelDrafter, NoDrafter
-from edge_spec.drafters.draw import likeliest, overlap
 from edge_spec.engine import Engine
 from edge_spec.events import Drafted, Event, Verified
 from edge_spec.planner import FixedPlanner
-from edge_spec.sampling import SamplerChain
+from edge_spec.sampling import SamplerChain, likeliest
 from edge_spec.target import ModelTarget
 from edge_spec.testing import TableCache, TableModel
-from edge_spec.types import Dist, Slot, Timers
-from edge_spec.verify import make_coupling
+from edge_spec.types import Dist, Proposal, Slot, Timers
+from edge_spec.verify import make_coupling, overlap
 
 WARM = Sampling(temperature=0.9, top_k=8, top_p=0.97, min_p=0.01)
 P = TableModel(12, seed=1)
@@ -39,12 +38,35 @@ def test_it_draws_where_both_are_flat_and_takes_the_likeliest_where_the_target_i
     flat = dist(dict.fromkeys(range(10), 0.1))
     unsure, sure = dist({1: 0.55, 2: 0.45}), dist({1: 0.95, 2: 0.05})
     for _ in range(20):
-        choice.observe(flat, flat)
-        choice.observe(unsure, sure)
+        choice.observe(flat, flat, overlap(flat, flat))
+        choice.observe(unsure, sure, overlap(sure, unsure))
     assert not choice.takes_likeliest(flat)
     assert choice.takes_likeliest(unsure)
     drawn, top = choice.expected(unsure)
     assert drawn < 0.75 and top > 0.85
+
+
+def test_places_where_the_target_is_certain_count_as_well():
+    """There the likeliest token is right or wrong for sure, and a drawn one is not."""
+    sharp = TableModel(12, seed=1, sharpness=9.0)  # nearly always one candidate is left
+    draft = TableModel(12, seed=99, sharpness=0.5).blend(sharp, 0.3)
+    choice = DrawChoice()
+    untouched = list(choice._count)
+    generate(draft, choice, "rejection", sharp)
+    assert sum(choice._count) - sum(untouched) > 100
+
+
+@pytest.mark.parametrize("coupling", ["rejection", "shared"])
+def test_the_estimate_is_of_what_the_coupling_accepts(coupling: str):
+    p, q = dist({1: 0.6, 2: 0.3, 3: 0.1}), dist({1: 0.2, 2: 0.5, 3: 0.3})
+    made = make_coupling(coupling, 3, 0)
+    estimate = np.mean([made.agreement(p, q, position) for position in range(4000)])
+    judged = [
+        made.verify(Proposal.chain([made.draw(q, at)], [q], "test"), lambda _node: p, at).num_accepted
+        for at in range(4000)
+    ]
+    assert estimate == pytest.approx(np.mean(judged), abs=0.03)
+    assert (coupling == "rejection") == (abs(estimate - 0.6) < 1e-9)
 
 
 def generate(

@@ -13,7 +13,7 @@ import pytest
 from edge_spec.errors import OutputError, SettingError
 from edge_spec.forge.gain import best_gain, expected_tokens
 from edge_spec.forge.layers import Trial, choose, search
-from edge_spec.forge.measure import Acceptance, likeliest, overlap
+from edge_spec.forge.measure import Acceptance
 from edge_spec.forge.recipe import Recipe
 from edge_spec.forge.rewrite import Edit, KeyValue, rewrite
 from edge_spec.forge.samples import Sample, built_in_prompts, read_prompts, shortest
@@ -21,7 +21,9 @@ from edge_spec.forge.vocabulary import Vocabulary, check_trimmable, special_ids,
 from edge_spec.models.facts import facts_of, target_ids_of
 from edge_spec.models.header import check_loadable, read_header
 from edge_spec.models.pairing import check_pair
+from edge_spec.sampling import likeliest
 from edge_spec.types import Dist
+from edge_spec.verify import overlap
 from tests.gguf_maker import make_gguf
 
 BYTES_AND_SPECIALS = 258
