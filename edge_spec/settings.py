@@ -203,7 +203,7 @@ def _table() -> dict[str, Setting]:
           "auto (what pays here), draft (a model), ngram or none.", drafting, (), "NAME"),
         s("draft-max", WHOLE, None, "K, tokens drafted a round at most; 0 is plain.", drafting, ("-k",), "N",
           (Decoding, "draft_max")),
-        s("draft-min", WHOLE, 0, "Drop drafts that are shorter than this.", drafting),
+        s("draft-min", WHOLE, 0, "Draft so many tokens at least, or none.", drafting),
         s("draft-temp", NUMBER, None, "Temperature of the draft (default: --temp).", drafting, (), "T",
           (Decoding, "draft_temperature")),
         s("coupling", _choice("rejection", "shared"), None,

@@ -11,8 +11,8 @@ from edge_spec.types import Budget, KVCache, Logits, Proposal, Rows, Scores, Slo
 class ModelTarget:
     """A model behind a KV cache whose distribution the output has; implements `types.Target`.
 
-    `on_decode(rows, cells, seconds)` hears of each decode that was no reading, with the cells
-    that were cached before it.
+    `on_decode(rows, cells, seconds)` hears of each decode that was no reading, with the longest
+    sequence's cells after it.
 
     Proposals must be chains: a tree needs a sequence id a leaf, and no drafter grows one yet.
     """

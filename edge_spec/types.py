@@ -154,7 +154,8 @@ class Budget:
     it says how many more tokens are worth drafting, this one included; 0 ends the draft. It is
     asked before the draw and never after it, which would bias the text. `window`, if given, lets
     a draft model begin anew with so many tokens of the text's end (and its first few); else it
-    goes on from what it has read.
+    goes on from what it has read. `copies`, if given, says how many tokens of what followed a
+    match, of such a length and contested or not, are worth adding behind a model's draft.
     """
 
     pending: int
@@ -162,6 +163,7 @@ class Budget:
     source: str = ""
     more: Callable[[float], int] | None = None
     window: int | None = None
+    copies: Callable[[int, bool], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

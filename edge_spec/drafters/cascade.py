@@ -13,7 +13,7 @@ from edge_spec.types import NO_PROPOSAL, Budget, Outlook, Proposal, Slot, Verdic
 class Cascade:
     """An n-gram drafter and perhaps a draft model; implements `types.Drafter`.
 
-    Whose turn it is stands in `Budget.source`.
+    Whose turn it is stands in `Budget.source`; behind a model's draft, a copy may go on.
     """
 
     name = "auto"
@@ -44,6 +44,9 @@ class Cascade:
                 made = drafter.propose([slots[i] for i in turns], [budgets[i] for i in turns])
                 for i, proposal in zip(turns, made, strict=True):
                     proposals[i] = proposal
+        for i, (slot, budget) in enumerate(zip(slots, budgets, strict=True)):
+            if budget.copies is not None and len(proposals[i]):
+                proposals[i] = self._ngram.go_on(slot, proposals[i], budget.copies)
         return proposals
 
     def observe(self, slots: Sequence[Slot], verdicts: Sequence[Verdict | None]) -> None:

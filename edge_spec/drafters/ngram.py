@@ -55,6 +55,24 @@ class NgramDrafter:
         self._timers.draft_s += time.perf_counter() - started
         return proposals
 
+    def go_on(self, slot: Slot, proposal: Proposal, copies: Callable[[int, bool], int]) -> Proposal:
+        """The chain `proposal` with what followed the text that ends in it; see `Budget.copies`."""
+        started = time.perf_counter()
+        index = self._indices[slot.seq]
+        self._match(slot)  # everything emitted is in the index now
+        length = len(index)
+        index.extend(proposal.tokens)
+        match = index.match()
+        copied: Sequence[int] = ()
+        if match is not None and match.length >= self._min_match:
+            copied = index.continuation(match, copies(match.length, match.contested))
+        index.truncate(length)
+        self._timers.draft_s += time.perf_counter() - started
+        if not copied:
+            return proposal
+        dists = [*proposal.dists, *[None] * len(copied)]
+        return Proposal.chain([*proposal.tokens, *copied], dists, proposal.source)
+
     def observe(self, slots: Sequence[Slot], verdicts: Sequence[Verdict | None]) -> None:
         """Tell whether the matches were right; what was emitted is indexed before the next proposal."""
         if self._on_judged is None:

@@ -169,8 +169,8 @@ class AutoPlanner:
         if reading is None:
             return _Round(Budget(pending, 0))
         least = drafted.length if probe else self._draft_min
-        run = DraftRun(costs, steps, rho, least, forced=probe)
-        budget = Budget(pending, steps, "draft", run, reading.window)
+        run = DraftRun(costs, steps, most, rho, least, forced=probe)
+        budget = Budget(pending, steps, "draft", run, reading.window, run.copies)
         window = outlook.window if reading.window is None else reading.window
         return _Round(budget, drafted, run, probe, window)
 
@@ -297,7 +297,7 @@ class AutoPlanner:
             return
         knowledge = self.knowledge
         for index, fate in enumerate(verdict.fates):
-            if fate is Fate.DISCARDED:
+            if fate is Fate.DISCARDED or index == len(planned.run.classes):  # the rest was copied
                 break
             accepted = acceptance(slot.coupling, proposal, verdict, index)
             if index == 0:

@@ -12,7 +12,7 @@ import bisect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from edge_spec.planner.knowledge import GAP_EDGES, MAX_DRAFT_STEPS, Knowledge
+from edge_spec.planner.knowledge import GAP_EDGES, MAX_DRAFT_STEPS, Knowledge, match_class
 from edge_spec.planner.round_costs import RoundCosts
 
 _MARGIN = 1.05
@@ -71,10 +71,12 @@ class DraftRun:
 
     Knows the draft's confidence by then, which says more about the next token than its place
     does. A chain that was begun goes on to `least` tokens; one with `forced` is begun in any case.
+    The model drafts `most` tokens at most; with what is copied behind them it may be `room`.
     """
 
     costs: RoundCosts
     most: int
+    room: int
     rho: float
     least: int = 1
     forced: bool = False
@@ -102,6 +104,20 @@ class DraftRun:
             self.classes.append(kind)
             self.survival *= here
         return max(0, more)
+
+    def copies(self, match_length: int, contested: bool) -> int:
+        """How many copied tokens are worth adding behind the chain as it is now, see `Budget.copies`."""
+        done, costs, matches = len(self.classes), self.costs, self.costs.knowledge.matches
+        so_far_s = costs.verify_s(done)
+
+        def rate(index: int) -> float:
+            here = matches(match_class(match_length + index, contested and index == 0))
+            return self.survival * here if index == 0 else here
+
+        def extra_s(length: int) -> float:
+            return costs.verify_s(done + length) - so_far_s
+
+        return best_length(rate, extra_s, self.rho, self.room - done).length
 
 
 def needed_acceptance(knowledge: Knowledge, num_cells: int = 0) -> float | None:

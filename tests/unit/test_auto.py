@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,12 +16,13 @@ from edge_spec.planner import calibration
 from edge_spec.planner.acceptance import AcceptanceRates
 from edge_spec.planner.auto import AutoPlanner, acceptance
 from edge_spec.planner.costs import RowCosts, measure
-from edge_spec.planner.knowledge import Knowledge
-from edge_spec.planner.length import best_length
+from edge_spec.planner.knowledge import Knowledge, match_class
+from edge_spec.planner.length import DraftRun, best_length
+from edge_spec.planner.round_costs import RoundCosts
 from edge_spec.sampling import SamplerChain, top_gap
 from edge_spec.target import ModelTarget
 from edge_spec.testing import TableCache, TableModel
-from edge_spec.types import Dist, Fate, Proposal, Slot, Timers, Verdict
+from edge_spec.types import Dist, Fate, Outlook, Proposal, Slot, Timers, Verdict
 from edge_spec.verify import make_coupling
 
 P = TableModel(12, seed=1)
@@ -332,6 +334,40 @@ def test_a_draft_that_reads_a_window_goes_on_from_it_in_the_next_text():
     assert drafts.length(0) > held - 5
     assert again.outlook(then).draft_lag < 10
     assert again.outlook(then).window == windows[0].size
+
+
+def test_a_copy_goes_on_behind_a_draft_where_that_pays_and_the_text_is_indexed_as_before():
+    ngram, text = NgramDrafter(Timers()), slot((5, 6, 7, 8, 9, 1, 2, 5))
+    ngram.begin(text)
+    drafted = Proposal.chain([6, 7], [None, None], "draft")
+    asked = []
+    longer = ngram.go_on(text, drafted, lambda length, contested: asked.append((length, contested)) or 2)
+    assert (longer.tokens, longer.source, asked) == ((6, 7, 8, 9), "draft", [(3, False)])
+    assert ngram.go_on(text, drafted, lambda *_: 0) is drafted
+    assert ngram.go_on(text, Proposal.chain([11], [None], "draft"), lambda *_: 4).tokens == (11,)
+    assert ngram.outlook(text) == ngram.outlook(slot(text.tokens)) == Outlook()
+    assert ngram.go_on(text, drafted, lambda *_: 2).tokens == (6, 7, 8, 9)
+
+
+def test_long_copies_follow_short_drafts_where_rows_are_cheap():
+    """A target that repeats itself, rows that cost nearly nothing, a draft whose steps do."""
+    model, timers = TableModel(12, seed=1, order=1), Timers()
+    flat = {1: 1.0, 2: 1.01, 32: 1.3}
+    knowledge = Knowledge(RowCosts(flat), RowCosts({1: 0.3, 32: 9.6}))
+    for length in range(2, 40):
+        for _ in range(9):
+            knowledge.matches.observe(match_class(length), 1.0)
+    run = DraftRun(RoundCosts(knowledge, 100), 16, 32, 1.0, classes=[3, 3], survival=0.9)
+    assert run.copies(8, False) > 8
+    dear = Knowledge(RowCosts({1: 1.0, 32: 20.0}), knowledge.draft)
+    assert replace(run, costs=RoundCosts(dear, 100)).copies(2, True) == 0
+    target = TimedCache(model, flat, context_size=4096)
+    drafts = TimedCache(model, {1: 0.3, 32: 9.6}, context_size=4096)
+    cascade = Cascade(NgramDrafter(timers), ModelDrafter(drafts, 12, timers))
+    engine = Engine(ModelTarget(target, timers), cascade, AutoPlanner(knowledge), timers)
+    events = list(engine.generate([slot(max_tokens=200)]))
+    mixed = [e.proposal for e in events if isinstance(e, Drafted) and e.proposal.source == "draft"]
+    assert max(len(proposal) for proposal in mixed) > 4
 
 
 def test_text_that_repeats_itself_is_copied_without_a_model():
