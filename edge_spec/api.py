@@ -7,7 +7,7 @@ with edge_spec.load_pair("target.gguf", "draft.gguf") as pair:
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from edge_spec import tuning
 from edge_spec.cancel import Cancel
 from edge_spec.config import LoadMode, ModelSettings
 from edge_spec.drafters import TokenMap
@@ -27,7 +28,7 @@ from edge_spec.llama.skip import LayerSkip
 from edge_spec.models import store
 from edge_spec.models.facts import target_ids_of
 from edge_spec.models.header import Header, check_loadable, read_header
-from edge_spec.models.memory import Request, advice, check_memory, make_machine
+from edge_spec.models.memory import Machine, Request, advice, check_memory, make_machine, plan_memory
 from edge_spec.models.memory.buffers import num_outputs
 from edge_spec.models.memory.plan import MAX_DRAFT
 from edge_spec.models.pairing import PairReport, check_pair, raise_if_incompatible
@@ -143,11 +144,12 @@ def load_pair(
     if draft_settings is not None and draft_header is not None:
         draft_settings = replace(draft_settings, path=draft_header.path)
         requests.append(Request(draft_settings, draft_header))
-    plan = check_memory(requests, make_machine(abi.devices(), abi.cpu_features()))
-    settings = replace(settings, load_mode=plan.models[0].load_mode)
+    machine = make_machine(abi.devices(), abi.cpu_features())
+    requests, notices = _tuned(requests, machine)
+    plan = check_memory(requests, machine)
+    settings = replace(requests[0].settings, load_mode=plan.models[0].load_mode)
     if draft_settings is not None:
-        draft_settings = replace(draft_settings, load_mode=plan.models[1].load_mode)
-    notices = []
+        draft_settings = replace(requests[1].settings, load_mode=plan.models[1].load_mode)
     if plan.verdict == "tight":
         notices.append(Notice("warning", advice(requests, plan)))
     if 0 < header.context_length < context_size:
@@ -177,6 +179,24 @@ def load_pair(
     return Pair(
         loaded, drafting, cancel, notices, token_map(report, loaded.model, draft_header, drafting.model)
     )
+
+
+def _tuned(requests: Sequence[Request], machine: Machine) -> tuple[list[Request], list[Notice]]:
+    """The same with what `doctor --tune` found for each model, where the settings leave it open."""
+    applied: list[Request] = []
+    notices: list[Notice] = []
+    for request in requests:
+        found = None if request.header is None else tuning.recall(request.settings, request.header)
+        settings = request.settings if found is None else found.applied(request.settings)
+        applied.append(replace(request, settings=settings))
+        if request.header is not None and settings != request.settings:
+            told = f"{settings.path.stem} is decoded as doctor --tune found it fastest: {found}."
+            notices.append(Notice("info", told))
+    if plan_memory(applied, machine).verdict != "fits":  # then memory decides how weights are loaded
+        for index, request in enumerate(requests):
+            settings = replace(applied[index].settings, load_mode=request.settings.load_mode)
+            applied[index] = replace(request, settings=settings)
+    return applied, notices
 
 
 def token_map(report: PairReport, target: Model, draft_header: Header, draft: Model) -> TokenMap | None:

@@ -21,12 +21,20 @@ Facts = dict[str, Any]
 
 @click.command("doctor")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--tune", metavar="MODEL", help="Find the fastest way to decode MODEL here, and keep it.")
 @click.pass_context
-def command(ctx: click.Context, as_json: bool) -> None:
+def command(ctx: click.Context, as_json: bool, tune: str | None) -> None:
     """What this machine and installation have: versions, devices, memory, store, settings files.
 
-    Exits with 3 when something in it cannot be used.
+    Exits with 3 when something in it cannot be used. With --tune, threads, flash attention and load
+    mode are tried on a model instead; what is fastest is used from then on wherever a setting leaves
+    it open.
     """
+    if tune is not None:
+        from edge_spec.cli.tune import tune_model
+
+        tune_model(tune, as_json)
+        return
     problems: list[str] = []
     report: dict[str, Facts] = {
         "versions": versions(),
@@ -37,13 +45,17 @@ def command(ctx: click.Context, as_json: bool) -> None:
     }
     measured = _measured()
     if as_json:
-        print_json({"schema_version": 1, **report, "measured": measured, "problems": problems})
+        print_json(
+            {"schema_version": 1, **report, "tuned": _tuned(), "measured": measured, "problems": problems}
+        )
     else:
         for section, facts in report.items():
             show(section)
             for name, value in facts.items():
                 label = name.removesuffix("_bytes").replace("_", " ")
                 show(f"  {label:18} {_shown(name, value)}")
+        for name, way in _tuned().items():
+            show(f"tuned: {name}: {way}")
         for costs in measured:
             _show_costs(costs)
         for problem in problems:
@@ -129,6 +141,13 @@ def _measured() -> list[Facts]:
         }
         for kept in kept_pairs()
     ]
+
+
+def _tuned() -> Facts:
+    """How each model that `--tune` was asked for is decoded from then on."""
+    from edge_spec.tuning import kept_models
+
+    return {name: str(tuned) for name, tuned in kept_models()}
 
 
 def _show_costs(costs: Facts) -> None:

@@ -166,6 +166,10 @@ class Context:
             self._logits = np.ctypeslib.as_array(pointer, shape=(self.num_outputs, self.model.num_vocab))
         return self._logits
 
+    def set_threads(self, one_row: int, several_rows: int) -> None:
+        """From the next decode on, use so many threads."""
+        llama_cpp.llama_set_n_threads(self.pointer, one_row, several_rows)
+
     @property
     def pointer(self) -> Any:
         """The llama_context pointer; EngineError after `close`."""
