@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +12,7 @@ import click
 from edge_spec.cli.options import SettingsCommand, resolve_settings, settings_options
 from edge_spec.cli.output import INTERRUPTED, print_json, say
 from edge_spec.errors import UsageError
+from edge_spec.paths import user_path
 from edge_spec.settings import Settings, Value
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _trace_writer(trace: str | None) -> TraceWriter | None:
         return None
     from edge_spec.trace import TraceWriter
 
-    return TraceWriter(Path(trace).expanduser())
+    return TraceWriter(user_path(trace))
 
 
 def _run(

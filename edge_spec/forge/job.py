@@ -80,7 +80,7 @@ class Forge:
         self._scratch.clear()
 
     def run(self) -> ForgeReport:
-        """Forge. Raises ModelError, NoSpaceError, OutputError, SettingError and Cancelled."""
+        """Forge. Raises ModelError, OutputError, SettingError and Cancelled."""
         with self._scratch as scratch, self._bench:
             best = self._bench.given()
             best = self._requantise(scratch, best)

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from edge_spec.errors import Cancelled, EngineError, NoSpaceError, OutputError, SettingError
+from edge_spec.errors import Cancelled, EngineError, OutputError, SettingError
 from edge_spec.models.child import run_child, tail
 from edge_spec.models.ggml_types import FILE_TYPES, TENSOR_TYPES
 from edge_spec.models.header import Header, check_loadable, read_header
@@ -69,8 +69,8 @@ def quantize(
     llama.cpp gives the output matrix more bits than the rest; `output_type` is a tensor type for it.
     `threads` 0 is all cores. `cancelled()` is asked ten times a second. The destination appears
     only when it is complete. Raises SettingError (type, or both paths the same), ModelFileError
-    (source), OutputError (destination), NoSpaceError, Cancelled, or EngineError with llama.cpp's
-    last words.
+    (source), OutputError (destination, a full disk too), Cancelled, or EngineError with
+    llama.cpp's last words.
     """
     source, destination = Path(source), Path(destination)
     name = checked_type(type_name)
@@ -114,7 +114,7 @@ def _check_space(header: Header, name: str, folder: Path) -> None:
         raise OutputError(f"{folder} cannot be written to: {error.strerror or error}.") from None
     needed = header.data_offset + int(header.num_parameters * _BITS[name] / 8 * 1.05)
     if free < needed:
-        raise NoSpaceError(
+        raise OutputError(
             f"{name} needs about {needed / 1e6:.0f} MB in {folder}, which has {free / 1e6:.0f} MB free: "
             "make room, or write to another disk."
         )

@@ -18,6 +18,7 @@ from typing import Final, Literal
 
 from edge_spec.models.names import file_stem, split_of
 from edge_spec.models.quants import label_of
+from edge_spec.paths import user_path
 
 Place = Literal["store", "hub cache", "LM Studio", "Ollama", "llama.cpp"]
 
@@ -86,7 +87,7 @@ def home() -> Path:
 def folder_from(variable: str) -> Path | None:
     """The folder that an environment variable names."""
     value = os.environ.get(variable)
-    return Path(os.path.expanduser(value)).absolute() if value else None  # noqa: PTH111 - never raises
+    return user_path(value).absolute() if value else None
 
 
 # -- places

@@ -19,6 +19,7 @@ from edge_spec.models.catalogue import Entry, HubEntry, catalogue
 from edge_spec.models.names import HubRef, file_stem, hub_ref, is_safe, split_of
 from edge_spec.models.quants import PREFERRED
 from edge_spec.models.records import Record, records_in
+from edge_spec.paths import user_path
 from edge_spec.whole_file import write_whole
 
 CHUNK_BYTES = 4 << 20
@@ -60,7 +61,7 @@ def store_path() -> Path:
     """The store's folder: EDGE_SPEC_MODELS, else the platform's data folder. Not created here."""
     chosen = os.environ.get("EDGE_SPEC_MODELS")
     if chosen:
-        return Path(chosen).expanduser().absolute()
+        return user_path(chosen).absolute()
     return platformdirs.user_data_path("edge-spec") / "models"
 
 
@@ -288,7 +289,7 @@ def _parts(path: Path) -> tuple[Path, ...]:
 
 
 def _candidates(text: str) -> list[Path]:
-    path = Path(text).expanduser()
+    path = user_path(text)
     found = [path]
     if is_safe(text):
         found += [store_path() / text, store_path() / f"{text}.gguf"]
