@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     )
     from edge_spec.models.store import is_missing, store_path
     from edge_spec.pair import Answer, Pair
+    from edge_spec.paths import user_path
     from edge_spec.settings import (
         SETTINGS,
         Setting,
@@ -178,6 +179,7 @@ _HOME = {
     "save_settings": "settings_file",
     "size_text": "sizes",
     "store_path": "models.store",
+    "user_path": "paths",
     "user_settings_file": "settings",
 }
 """The module below edge_spec that each public name is from."""
@@ -269,6 +271,7 @@ __all__ = [
     "save_settings",
     "size_text",
     "store_path",
+    "user_path",
     "user_settings_file",
 ]
 

@@ -79,40 +79,30 @@ class Hub:
         part = job.work / f"hub-{job.entry.sha256[:16]}.part"
         present = _size(part)
         job.require_space(max(0, job.entry.size - present))
-        try:
-            return self._try(job, source, part, sink, use_cache=True)
-        except _CacheMismatchError:
+        use_cache = True
+        while True:
             try:
-                return self._try(job, source, part, sink, use_cache=False)
+                return self._download(job, source, part, sink, use_cache=use_cache)
+            except _CacheMismatchError:
+                use_cache = False
+            except HashMismatchError:
+                if not present:
+                    raise
+                present = 0  # what was there may have been damaged on this disk: once more from the start
             except SourceFailed as failure:
+                if use_cache:
+                    raise
                 raise SourceFailed(f"{failure}, and the hub's cache here has other bytes for it") from None
-
-    def _try(self, job: Job, source: HubSource, part: Path, sink: Path, *, use_cache: bool) -> str | None:
-        present = _size(part)
-        try:
-            return self._download(job, source, part, sink, use_cache=use_cache)
-        except _CacheMismatchError:
-            raise
-        except HashMismatchError:
-            if not present:
-                raise
-            # What was there may have been damaged on this disk: once more from the start.
-            return self._download(job, source, part, sink, use_cache=use_cache)
 
     def _download(
         self, job: Job, source: HubSource, part: Path, sink: Path, *, use_cache: bool
     ) -> str | None:
         log = job.work / "hub.log"
         watch = _Watch(job, log, part, time.monotonic(), num_bytes=_size(part))
-        request: dict[str, str | bool] = {
-            "do": "get",
-            "repo": source.repo,
-            "file": source.file,
-            "revision": source.revision,
-        }
-        request |= {"part": str(part), "sha256": job.entry.sha256, "use_cache": use_cache}
+        request = {"do": "get", "repo": source.repo, "file": source.file, "revision": source.revision}
+        request |= {"part": str(part), "sha256": job.entry.sha256}
         try:
-            self._run(request, log, watch)
+            self._run({**request, "use_cache": use_cache}, log, watch)
         except SourceFailed as failure:
             if not watch.reached:
                 self.unreachable = str(failure)
