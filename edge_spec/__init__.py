@@ -71,7 +71,8 @@ if TYPE_CHECKING:
     from edge_spec.models.library import (
         installed as list_models,
     )
-    from edge_spec.models.store import is_missing, store_path
+    from edge_spec.models.resolve import is_missing
+    from edge_spec.models.store import store_path
     from edge_spec.pair import Answer, Pair
     from edge_spec.paths import user_path
     from edge_spec.settings import (
@@ -170,7 +171,7 @@ _HOME = {
     "forge_draft": "forge.process",
     "found_models": "models.library",
     "harmless": "cli.output",
-    "is_missing": "models.store",
+    "is_missing": "models.resolve",
     "list_models": "models.library",
     "load_pair": "api",
     "preview_pull": "models.library",

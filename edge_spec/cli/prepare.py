@@ -101,7 +101,7 @@ def fetch_missing(models: ModelNames, *, quiet: bool) -> None:
     SettingError (no such quantisation) and IncompatiblePairError.
     """
     from edge_spec.models.catalogue import catalogue
-    from edge_spec.models.store import is_missing
+    from edge_spec.models.resolve import is_missing
 
     names = [name for name in dict.fromkeys((models.target, models.draft)) if name is not None]
     missing = [name for name in names if is_missing(name)]

@@ -16,7 +16,7 @@ from typing import IO, BinaryIO, NamedTuple
 
 from edge_spec.errors import Cancelled, FetchError, HashMismatchError, NoSpaceError, OutputError
 from edge_spec.models.catalogue import Source
-from edge_spec.models.store import CHUNK_BYTES
+from edge_spec.models.hashes import CHUNK_BYTES
 from edge_spec.sizes import size_text
 
 PullProgress = Callable[[str, str, int, int], None]

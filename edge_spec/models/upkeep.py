@@ -13,6 +13,7 @@ from typing import Literal
 from edge_spec.errors import ModelFileError
 from edge_spec.models import store
 from edge_spec.models.catalogue import HubEntry, ModelEntry, catalogue
+from edge_spec.models.hashes import hash_again
 from edge_spec.models.job import folder_size, work_name
 from edge_spec.models.names import HubRef, hub_ref
 from edge_spec.models.quants import label_of
@@ -155,9 +156,7 @@ def _verify(
         actual = path.stat().st_size
         if actual != size:
             problems.append(f"{path} has {actual:,} bytes instead of {size:,}.")
-        elif (
-            found := store.hash_again(path, _shifted(progress, model.name, before, total), cancelled)
-        ) != sha256:
+        elif (found := hash_again(path, _shifted(progress, model.name, before, total), cancelled)) != sha256:
             problems.append(f"{path} is damaged: its sha256 is {found}, and it was {sha256}.")
         before += size
     state = "incomplete" if missing else "damaged" if problems else "whole"

@@ -26,6 +26,7 @@ from edge_spec.models import job, store, upkeep
 from edge_spec.models.catalogue import Catalogue, HubEntry, PairEntry
 from edge_spec.models.names import HubRef
 from edge_spec.models.records import records_in
+from edge_spec.models.resolve import resolve_model
 from edge_spec.models.sources import fetch, plan_pull, pull
 from tests.hub_server import COMMIT, FakeHub, serve
 
@@ -92,7 +93,7 @@ def test_a_repository_is_pulled_at_its_commit_and_recorded(
     assert hub.asked[-1] == f"GET /{REPO}/resolve/{COMMIT}/demo-Q4_K_M.gguf"
     assert hub.tokens_seen_by_store == []
     for name in (REPO, f"{REPO}:q4_k_m", f"hf.co/{REPO}:latest", f"{REPO}:demo-Q4_K_M.gguf"):
-        assert store.resolve(name) == path
+        assert resolve_model(name) == path
     (model,) = store.list_models()
     assert (model.name, model.file) == (f"{REPO}:Q4_K_M", f"{REPO}/demo-Q4_K_M.gguf")
     # Out of reach, what is here serves, and its bytes are checked all the same.
@@ -163,7 +164,7 @@ def test_parts_are_pulled_as_one_model(hub: FakeHub, folder: Path) -> None:
     assert done == sorted(done) and done[-1] == total
     (model,) = store.list_models()
     assert (model.size, len(model.files)) == (len(PARTS[0]) + len(PARTS[1]), 2)
-    assert store.resolve("demo-Q8_0") == store.resolve(f"{REPO}:Q8_0") == path
+    assert resolve_model("demo-Q8_0") == resolve_model(f"{REPO}:Q8_0") == path
 
 
 REFUSED = {

@@ -9,6 +9,7 @@ import pytest
 from edge_spec import cli, user_path
 from edge_spec.errors import ModelFileError
 from edge_spec.models import store
+from edge_spec.models.resolve import resolve_model
 from edge_spec.models.wanted import local_path
 
 
@@ -52,4 +53,4 @@ def test_a_store_and_a_model_of_nobody_are_no_bug(monkeypatch: pytest.MonkeyPatc
     assert store.store_path() == Path("~nosuchuser/store").absolute()
     assert local_path("file:~nosuchuser/x") == Path("~nosuchuser/x")
     with pytest.raises(ModelFileError, match=r'There is no model "~nosuchuser/x\.gguf"'):
-        store.resolve("~nosuchuser/x.gguf")
+        resolve_model("~nosuchuser/x.gguf")

@@ -110,17 +110,17 @@ def command(
     from edge_spec.forge.job import Forge
     from edge_spec.forge.report import ForgeSettings
     from edge_spec.forge.samples import built_in_prompts, read_prompts
-    from edge_spec.models import store
+    from edge_spec.models.resolve import resolve_model
 
     if (draft is None) != itself:
         raise SettingError("Name either a DRAFT to forge or --self, which makes it out of the target.")
     if no_trim and keep_tokens is not None:
         raise SettingError("--keep-tokens and --no-trim exclude each other: give one.")
     dropped = drop_layers if drop_layers is not None else "auto" if itself else 0
-    target_path = store.resolve(target)
+    target_path = resolve_model(target)
     settings = ForgeSettings(
         target=target_path,
-        draft=target_path if draft is None else store.resolve(draft),
+        draft=target_path if draft is None else resolve_model(draft),
         output=None if output is None else user_path(output),
         prompts=built_in_prompts() if prompts is None else read_prompts(user_path(prompts)),
         type_name=_checked_type(kind),
