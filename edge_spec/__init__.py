@@ -71,8 +71,10 @@ if TYPE_CHECKING:
     from edge_spec.models.library import (
         installed as list_models,
     )
-    from edge_spec.models.store import is_missing, store_path
+    from edge_spec.models.resolve import is_missing
+    from edge_spec.models.store import store_path
     from edge_spec.pair import Answer, Pair
+    from edge_spec.paths import user_path
     from edge_spec.settings import (
         SETTINGS,
         Setting,
@@ -169,7 +171,7 @@ _HOME = {
     "forge_draft": "forge.process",
     "found_models": "models.library",
     "harmless": "cli.output",
-    "is_missing": "models.store",
+    "is_missing": "models.resolve",
     "list_models": "models.library",
     "load_pair": "api",
     "preview_pull": "models.library",
@@ -178,6 +180,7 @@ _HOME = {
     "save_settings": "settings_file",
     "size_text": "sizes",
     "store_path": "models.store",
+    "user_path": "paths",
     "user_settings_file": "settings",
 }
 """The module below edge_spec that each public name is from."""
@@ -269,6 +272,7 @@ __all__ = [
     "save_settings",
     "size_text",
     "store_path",
+    "user_path",
     "user_settings_file",
 ]
 

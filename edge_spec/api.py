@@ -25,13 +25,14 @@ from edge_spec.llama.cache import Cache
 from edge_spec.llama.context import Context
 from edge_spec.llama.model import Model
 from edge_spec.llama.skip import LayerSkip
-from edge_spec.models import store
 from edge_spec.models.facts import target_ids_of
+from edge_spec.models.hashes import sha256_of
 from edge_spec.models.header import Header, check_loadable, read_header
 from edge_spec.models.memory import Machine, Request, advice, check_memory, make_machine, plan_memory
 from edge_spec.models.memory.buffers import num_outputs
 from edge_spec.models.memory.plan import MAX_DRAFT
 from edge_spec.models.pairing import PairReport, check_pair, raise_if_incompatible
+from edge_spec.models.resolve import resolve_model
 from edge_spec.pair import Pair
 
 LoadProgress = Callable[[Literal["target", "draft"], float], None]
@@ -78,7 +79,7 @@ class LoadedModel:
     @cached_property
     def sha256(self) -> str:
         """The file's hash; remembered by path, size and time, else seconds for a gigabyte."""
-        return store.sha256_of(self.path)
+        return sha256_of(self.path)
 
     def close(self) -> None:
         """Free cache and weights; happens by itself when the pair is dropped."""
@@ -127,11 +128,11 @@ def load_pair(
         "num_slots": num_slots,
         "load_mode": load_mode,
     }
-    settings = ModelSettings(store.resolve(target), gpu_layers=gpu_layers, device=device, **common)
+    settings = ModelSettings(resolve_model(target), gpu_layers=gpu_layers, device=device, **common)
     draft_settings = None
     if draft is not None:
         draft_settings = ModelSettings(
-            store.resolve(draft), gpu_layers=draft_gpu_layers, device=draft_device, **common
+            resolve_model(draft), gpu_layers=draft_gpu_layers, device=draft_device, **common
         )
     header = _sound_header(settings.path)
     draft_header = None if draft_settings is None else _sound_header(draft_settings.path)

@@ -200,7 +200,7 @@ def load(spec: PairSpec, on_progress: OnProgress) -> Loaded:
 
 
 def _info(pair: Pair, spec: PairSpec) -> PairInfo:
-    from edge_spec.models.store import known_sha256
+    from edge_spec.models.hashes import known_sha256
 
     target, draft = pair.target, pair.draft
     files = {

@@ -17,7 +17,8 @@ from edge_spec.config import Decoding, LoadMode, Sampling
 from edge_spec.conversation import History
 from edge_spec.errors import EdgeSpecError, EngineError
 from edge_spec.events import Notice
-from edge_spec.trace import Json, TraceHeader, as_line, from_plain, to_plain
+from edge_spec.plain import Json, as_line, from_plain, to_plain
+from edge_spec.trace import TraceHeader
 from edge_spec.types import Message
 
 

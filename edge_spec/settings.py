@@ -275,16 +275,39 @@ class Settings:
     def origin(self, name: str) -> str:
         return self.values[name].origin
 
+    def where(self, name: str) -> str:
+        """The place of `origin` in words that also tell the setting: --temp, or "temp in config.toml"."""
+        return _where(SETTINGS[name], self.origin(name))
+
+    def rank(self, name: str) -> int:
+        """How high the place of `origin` stands: a flag 4, a variable 3, the project's file 2, the
+        user's 1, a default 0.
+        """
+        origin = self.origin(name)
+        if origin.startswith("--"):
+            return 4
+        places = {"default": 0, str(self.user_file): 1, str(PROJECT_FILE): 2, SETTINGS[name].variable: 3}
+        return places[origin]
+
     def sampling(self) -> Sampling:
         return Sampling(**self._fields(Sampling))
 
     def decoding(self) -> Decoding:
-        """How to decode; `--drafter none` means K = 0."""
-        fields = self._fields(Decoding)
-        if self["drafter"] == "none":
+        """How to decode; the drafter "none" means K = 0.
+
+        "none" and "auto" say how many tokens are drafted, as K does: said in a lower place than K, they
+        give way to it, and so does K = 0 to a drafter said above it. Any other K and drafter go together.
+        """
+        fields, drafter = self._fields(Decoding), self["drafter"]
+        above = self.rank("draft-max") - self.rank("drafter")
+        if above > 0 and drafter in ("none", "auto"):
+            drafter = None
+        elif above < 0 and fields["draft_max"] == 0:
+            fields["draft_max"] = None
+        if drafter == "none":
             fields["draft_max"] = 0
         else:
-            fields["drafter"] = self["drafter"]
+            fields["drafter"] = drafter
         draft_min = 0 if fields["draft_max"] == 0 else self["draft-min"]
         return Decoding(**fields, draft_min=draft_min, coupling=self["coupling"])
 
@@ -463,7 +486,9 @@ def check_range(row: Setting, value: Value) -> None:
     try:
         cls(**fields)
     except SettingError as error:
-        place = value.origin if value.origin.startswith("--") else f"{row.name} in {value.origin}"
-        if value.origin == row.variable:
-            place = row.variable
+        place = _where(row, value.origin)
         raise SettingError(f"{str(error).removesuffix('.')} ({place}).") from error
+
+
+def _where(row: Setting, origin: str) -> str:
+    return origin if origin.startswith("--") or origin == row.variable else f"{row.name} in {origin}"

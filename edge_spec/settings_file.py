@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +24,7 @@ from edge_spec.settings import (
     read_text,
     row_of,
 )
+from edge_spec.whole_file import write_whole
 
 
 def save_settings(changes: Mapping[str, Any], path: Path | None = None) -> None:
@@ -151,21 +150,8 @@ def _check_whole(text: str, file: Path) -> None:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Put `text` in the file's place in one step, so that nobody ever reads half of it."""
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")
-        try:
-            with os.fdopen(handle, "wb") as temporary:
-                temporary.write(text.encode("utf-8", "replace"))
-                temporary.flush()
-                os.fsync(temporary.fileno())
-            if os.path.exists(file):
-                shutil.copymode(file, name)
-            Path(name).replace(file)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_whole(file, text.encode("utf-8", "replace"), durable=True)
     except OSError as error:
         reason = error.strerror or error
         raise OutputError(f"The settings file {file} cannot be written: {reason}.") from error

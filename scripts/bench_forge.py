@@ -40,9 +40,9 @@ from edge_spec.errors import EdgeSpecError, SettingError
 from edge_spec.forge.gain import best_gain
 from edge_spec.forge.measure import Drafting, acceptance, row_times, step_times
 from edge_spec.forge.samples import Sample, generate_samples, read_prompts
-from edge_spec.models import store
 from edge_spec.models.header import read_header
 from edge_spec.models.pairing import check_pair, raise_if_incompatible
+from edge_spec.models.resolve import resolve_model
 from edge_spec.types import Dist
 
 CONTEXT = 2048
@@ -138,8 +138,8 @@ def main() -> None:
     prompts = read_prompts(options.prompts)
     if options.limit is not None and options.limit < len(prompts):
         prompts = [prompts[i * len(prompts) // options.limit] for i in range(options.limit)]
-    target_path = store.resolve(options.target)
-    paths = [store.resolve(draft) for draft in options.draft]
+    target_path = resolve_model(options.target)
+    paths = [resolve_model(draft) for draft in options.draft]
     header = read_header(target_path)
     reports = [check_pair(header, read_header(path)) for path in paths]
     for report in reports:

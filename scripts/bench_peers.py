@@ -42,7 +42,7 @@ from bench.samples import BenchError, Prompt, Setting
 
 import edge_spec
 from edge_spec.errors import EdgeSpecError
-from edge_spec.models import store
+from edge_spec.models.resolve import resolve_model
 
 PER_CATEGORY, REPETITIONS = 2, 3
 FULL_REPETITIONS = 5
@@ -101,8 +101,8 @@ def make_runs(options: argparse.Namespace, prompts: list[Prompt], threads: int) 
     return [
         measure.Run(
             Setting(
-                store.resolve(target),
-                store.resolve(draft) if draft else None,
+                resolve_model(target),
+                resolve_model(draft) if draft else None,
                 options.max_tokens,
                 temperature,
                 options.ctx_size,

@@ -38,7 +38,7 @@ from bench.yields import Case, Yield, Yields, ratio_of, total
 import edge_spec
 from edge_spec.errors import EdgeSpecError
 from edge_spec.events import Verified
-from edge_spec.models import store
+from edge_spec.models.resolve import resolve_model
 
 WAYS = {"drawn": None, "argmax": 0.0}
 """What is compared, and each one's draft temperature; None is the target's."""
@@ -195,8 +195,8 @@ def new_record(options: argparse.Namespace, prompts: Sequence[Prompt]) -> dict[s
             "max_tokens": options.max_tokens,
             "context_size": options.ctx_size,
             "seed": options.seed,
-            "target": machine.file_record(store.resolve(options.target)),
-            "draft": machine.file_record(store.resolve(options.draft)),
+            "target": machine.file_record(resolve_model(options.target)),
+            "draft": machine.file_record(resolve_model(options.draft)),
             "prompts_sha256": hashlib.sha256(options.prompts.read_bytes()).hexdigest(),
             "prompts": [prompt.id for prompt in prompts],
         },

@@ -93,13 +93,13 @@ def main() -> int:
 def run(name: str) -> dict[str, Any] | None:
     """Measure one configuration in a process of its own; None, said so, where a model is missing."""
     from edge_spec.errors import ModelFileError
-    from edge_spec.models import store
+    from edge_spec.models.resolve import resolve_model
 
     chosen = CONFIGURATIONS[name]
     try:
         for model in (chosen.target, chosen.draft):
             if model is not None:
-                store.resolve(model)
+                resolve_model(model)
     except ModelFileError as error:
         print(f"{name} is left out: {error}", file=sys.stderr)
         return None

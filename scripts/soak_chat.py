@@ -32,7 +32,7 @@ from pathlib import Path
 import psutil
 from _chat_terminal import Terminal, chat
 
-from edge_spec.models import store
+from edge_spec.models.resolve import resolve_model
 
 LIMIT_MB = 50.0
 SAMPLE_S = 10.0
@@ -119,7 +119,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     rng, watch, num_acts = random.Random(options.seed), Watch(), 0
-    path = store.resolve(options.model)
+    path = resolve_model(options.model)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "models").mkdir()

@@ -33,10 +33,10 @@ def nothing_of_the_user_s(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 def _stored(name: str) -> Path:
     """The file of a catalogue entry; skips or fails the test when it is not in the store."""
-    from edge_spec.models import store
+    from edge_spec.models.resolve import resolve_model
 
     try:
-        return store.resolve(name)
+        return resolve_model(name)
     except EdgeSpecError as error:
         if os.environ.get("EDGE_SPEC_REQUIRE_MODELS"):
             pytest.fail(f"The model {name} is needed here, and it is not in the store: {error}")

@@ -46,17 +46,18 @@ def command(
     here the catalogue knows some that do not pair. Exits with 0 when they pair and 3 when they do
     not. Settings that are not given here are those of the settings files.
     """
-    from edge_spec.models import facts_cache, store
+    from edge_spec.models import facts_cache
     from edge_spec.models.catalogue import catalogue
     from edge_spec.models.pairing import check_files
+    from edge_spec.models.resolve import is_missing, resolve_model
     from edge_spec.settings import resolve
 
     flags = {"ctx-size": ctx_size, "cache-type-k": cache_type_k, "cache-type-v": cache_type_v}
     settings = resolve(flags)
 
-    if any(map(store.is_missing, (target, draft))) and (reason := catalogue().refusal(target, draft)):
+    if any(map(is_missing, (target, draft))) and (reason := catalogue().refusal(target, draft)):
         raise IncompatiblePairError(f"{draft} cannot draft for {target}: {reason}")
-    paths = [store.resolve(ref) for ref in (target, draft)]
+    paths = [resolve_model(ref) for ref in (target, draft)]
     facts = [facts_cache.facts(path) for path in paths]
     report = check_files(*paths)
     memory = _Memory.of(paths, settings) if report.pairs else None

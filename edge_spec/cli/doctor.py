@@ -87,7 +87,7 @@ def _llama(problems: list[str]) -> Facts:
     """What llama.cpp can compute on; a library that does not load is a problem, not a crash."""
     try:
         from edge_spec.llama import abi
-        from edge_spec.trace import to_plain
+        from edge_spec.plain import to_plain
 
         return {
             "ggml": abi.ggml_version(),

@@ -13,7 +13,7 @@ from edge_spec.config import Decoding, LoadMode, Sampling
 from edge_spec.events import Event
 from edge_spec.host import EngineHost
 from edge_spec.host_wire import ChatRequest, PairSpec, TextRequest
-from edge_spec.models import store
+from edge_spec.models.hashes import sha256_of
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class IsolatedModel:
 
     @cached_property
     def sha256(self) -> str:
-        return store.sha256_of(self.path)
+        return sha256_of(self.path)
 
 
 class IsolatedPair:

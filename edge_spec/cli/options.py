@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from edge_spec.paths import user_path
 from edge_spec.settings import SETTINGS, Setting, Settings, resolve
 
 _FLAGS = "edge_spec.flags"
@@ -78,4 +78,4 @@ class SettingsCommand(click.Command):
 
 def resolve_settings(ctx: click.Context, config_file: str | None) -> Settings:
     """Decide every setting from the flags of this command and the places below them."""
-    return resolve(ctx.meta[_FLAGS], config=Path(config_file).expanduser() if config_file else None)
+    return resolve(ctx.meta[_FLAGS], config=user_path(config_file) if config_file else None)

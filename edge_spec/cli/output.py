@@ -50,7 +50,7 @@ def complain(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """The one object that a command with --json prints; a list of numbers stays on its line."""
-    from edge_spec.trace import to_plain
+    from edge_spec.plain import to_plain
 
     text = json.dumps(to_plain(value), indent=2, ensure_ascii=not _is_utf8(), allow_nan=False)
     click.echo(_NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text))

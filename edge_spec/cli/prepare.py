@@ -9,7 +9,7 @@ from typing import Protocol
 from edge_spec.config import Decoding
 from edge_spec.errors import IncompatiblePairError, SettingError
 from edge_spec.models.names import hub_ref
-from edge_spec.settings import SETTINGS, Settings
+from edge_spec.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,53 +34,64 @@ def chosen_models(settings: Settings, decoding: Decoding, pairs: Mapping[str, Kn
     """The models of -m or -hf and of -md or -hfd, and what the pair has where they are silent;
     `pairs` are those known.
 
-    With K = 0 or the n-gram drafter there is no draft. A target of the user's own has none unless -md
-    or -hfd names one: the pair's would rarely fit. Raises SettingError for an unknown pair, for a model
-    that is named twice, and for what -hf names when that is no repository.
+    A pair beats models that were named in a lower place: --pair those of any file. With K = 0 or the
+    n-gram drafter there is no draft. A target of the user's own has none unless -md or -hfd names one:
+    the pair's would rarely fit. Raises SettingError for an unknown pair, for a model that is named
+    twice in one place, and for what -hf names when that is no repository.
     """
     target, draft = _named(settings, "model", "hf-repo"), _named(settings, "draft-model", "hf-repo-draft")
-    if target is None:
-        name = settings["pair"]
-        pair = pairs.get(name)
-        if pair is None:
-            import difflib  # slow to import, and only an error needs it
-
-            near = difflib.get_close_matches(name, pairs, 3, cutoff=0.5)
-            hint = (
-                f"did you mean {' or '.join(near)}?"
-                if near
-                else "`edge-spec models list` shows those that there are."
-            )
-            raise SettingError(f'There is no pair called "{name}"; {hint}')
-        target = pair.target
-        draft = draft or pair.draft
-    return ModelNames(target, draft if decoding.draft_max and decoding.drafter != "ngram" else None)
+    rank = settings.rank("pair")
+    if target is None or target.rank < rank:
+        pair = _known_pair(settings["pair"], pairs)
+        target = _Named(pair.target, rank)
+        if draft is None or draft.rank < rank:
+            draft = None if pair.draft is None else _Named(pair.draft, rank)
+    drafts = decoding.draft_max > 0 and decoding.drafter != "ngram"
+    return ModelNames(target.name, draft.name if draft is not None and drafts else None)
 
 
-def _named(settings: Settings, general: str, hub: str) -> str | None:
-    """What one of two settings names: a flag beats a variable, which beats a file."""
-    ranks = {name: _rank(settings, name) for name in (general, hub) if settings[name] is not None}
+def _known_pair(name: str, pairs: Mapping[str, KnownPair]) -> KnownPair:
+    pair = pairs.get(name)
+    if pair is not None:
+        return pair
+    import difflib  # slow to import, and only an error needs it
+
+    near = difflib.get_close_matches(name, pairs, 3, cutoff=0.5)
+    hint = (
+        f"did you mean {' or '.join(near)}?"
+        if near
+        else "`edge-spec models list` shows those that there are."
+    )
+    raise SettingError(f'There is no pair called "{name}"; {hint}')
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A model, and the rank of the place that names it."""
+
+    name: str
+    rank: int
+
+
+def _named(settings: Settings, general: str, hub: str) -> _Named | None:
+    """What the one of two settings names that was given in the higher place."""
+    ranks = {name: settings.rank(name) for name in (general, hub) if settings[name] is not None}
     if not ranks:
         return None
     if len(ranks) == 2 and ranks[general] == ranks[hub]:
-        raise SettingError(
-            f"{settings.origin(general)} and {settings.origin(hub)} both name a model: give one of the two."
-        )
+        same = settings.origin(general) == settings.origin(hub)
+        both = f"{general if same else settings.where(general)} and {settings.where(hub)}"
+        raise SettingError(f"{both} both name a model: give one of the two.")
     name = max(ranks, key=lambda name: ranks[name])
     value = str(settings[name])
     if name != hub:
-        return value
+        return _Named(value, ranks[name])
     ref = hub_ref(value)
     if ref is None:
         raise SettingError(
-            f'{settings.origin(hub)} is "{value}", but it must name a repository: user/repo[:QUANT].'
+            f'{settings.where(hub)} is "{value}", but it must name a repository: user/repo[:QUANT].'
         )
-    return str(ref)
-
-
-def _rank(settings: Settings, name: str) -> int:
-    origin = settings.origin(name)
-    return 2 if origin.startswith("--") else 1 if origin == SETTINGS[name].variable else 0
+    return _Named(str(ref), ranks[name])
 
 
 def fetch_missing(models: ModelNames, *, quiet: bool) -> None:
@@ -90,7 +101,7 @@ def fetch_missing(models: ModelNames, *, quiet: bool) -> None:
     SettingError (no such quantisation) and IncompatiblePairError.
     """
     from edge_spec.models.catalogue import catalogue
-    from edge_spec.models.store import is_missing
+    from edge_spec.models.resolve import is_missing
 
     names = [name for name in dict.fromkeys((models.target, models.draft)) if name is not None]
     missing = [name for name in names if is_missing(name)]

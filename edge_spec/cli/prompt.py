@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from edge_spec.errors import UsageError
+from edge_spec.paths import user_path
 
 
 def read_prompt(argument: str | None, file: str | None) -> str:
@@ -20,7 +20,7 @@ def read_prompt(argument: str | None, file: str | None) -> str:
         text = _without_line_end(_decoded(_stdin(source == "-"), "standard input"))
     elif file is not None:
         try:
-            data = Path(file).expanduser().read_bytes()
+            data = user_path(file).read_bytes()
         except OSError as error:
             raise UsageError(f"The prompt file {file} cannot be read: {error.strerror}.") from error
         text = _without_line_end(_decoded(data, f"the prompt file {file}"))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +12,8 @@ import click
 from edge_spec.cli.options import SettingsCommand, resolve_settings, settings_options
 from edge_spec.cli.output import INTERRUPTED, print_json, say
 from edge_spec.errors import UsageError
-from edge_spec.settings import Settings
+from edge_spec.paths import user_path
+from edge_spec.settings import Settings, Value
 
 if TYPE_CHECKING:
     from edge_spec.cli.isolate import IsolatedPair
@@ -61,9 +61,9 @@ def command(
 
     settings = resolve_settings(ctx, config_file)
     prompt = read_prompt(prompt, file)
+    if raw:
+        settings = _without_system(settings)
     request = Request(settings, settings.sampling(), settings.decoding(), prompt, raw, isolate)
-    if raw and settings["system"] is not None:
-        raise UsageError("A system message needs the chat template, which --raw leaves out.")
     models = chosen_models(settings, request.decoding, catalogue().pairs)
     writer = _trace_writer(trace)
     with writer or contextlib.nullcontext():
@@ -71,6 +71,13 @@ def command(
         reason = _run(request, models, writer, as_json=as_json, plain=plain, quiet=quiet)
     if reason == "cancelled":
         ctx.exit(INTERRUPTED)
+
+
+def _without_system(settings: Settings) -> Settings:
+    """The settings of a raw prompt: --raw beats a system message of a variable or a file."""
+    if settings["system"] and settings.origin("system") == "--system":
+        raise UsageError("A system message needs the chat template, which --raw leaves out.")
+    return replace(settings, values={**settings.values, "system": Value(None, "--raw")})
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +103,20 @@ class Request:
 
 
 class Watcher:
-    """Folds the events of one answer, and shows them as they come when `printer` is given."""
+    """Folds the events of one answer, and shows them as they come when `printer` is given.
+
+    What is for people is told while nothing of the answer stands on the terminal, whose last line
+    would be broken or erased by it; `notices` are those that came later.
+    """
 
     def __init__(
-        self, text: AnswerText, printer: AnswerPrinter | None, status: StatusLine, trace: TraceWriter | None
+        self,
+        text: AnswerText,
+        printer: AnswerPrinter | None,
+        status: StatusLine,
+        trace: TraceWriter | None,
+        *,
+        quiet: bool,
     ) -> None:
         self.text = text
         self.token_ids: list[int] = []
@@ -108,6 +125,7 @@ class Watcher:
         self._printer = printer
         self._status = status
         self._trace = trace
+        self._quiet = quiet
 
     def see(self, event: Event) -> None:
         from edge_spec.events import Drafted, Finished, Inspected, Notice, Prefilled, Started, Verified
@@ -120,9 +138,14 @@ class Watcher:
                 self.token_ids += verdict.tokens
                 self._show(self.text.push(verdict.tokens, verdict.origins))
             case Prefilled(model=model, done=done, total=total):
-                self._status.reading(model, done, total)
+                if not self._has_printed:
+                    self._status.reading(model, done, total)
             case Notice():
-                self.notices.append(event)
+                if self._has_printed:
+                    self.notices.append(event)
+                else:
+                    self._status.clear()
+                    self.tell(event)
             case Finished():
                 self.finished = event
             case Started() | Drafted() | Inspected():
@@ -135,6 +158,14 @@ class Watcher:
         if self._printer is not None and self.text.text:
             self._printer.end()
 
+    def tell(self, notice: Notice) -> None:
+        if not self._quiet:
+            say(f"{notice.level}: {notice.text}")
+
+    @property
+    def _has_printed(self) -> bool:
+        return self._printer is not None and bool(self.text.text)
+
     def _show(self, spans: list[Span]) -> None:
         if self._printer is not None:
             self._printer.write(spans)
@@ -145,7 +176,7 @@ def _trace_writer(trace: str | None) -> TraceWriter | None:
         return None
     from edge_spec.trace import TraceWriter
 
-    return TraceWriter(Path(trace).expanduser())
+    return TraceWriter(user_path(trace))
 
 
 def _run(
@@ -172,7 +203,7 @@ def _run(
         if trace is not None:
             trace.begin(_trace_header(request, pair), pair.piece)
         printer = None if as_json else AnswerPrinter.for_stdout(plain=plain)
-        watcher = Watcher(AnswerText(pair.piece, request.decoding.stop), printer, status, trace)
+        watcher = Watcher(AnswerText(pair.piece, request.decoding.stop), printer, status, trace, quiet=quiet)
         try:
             for event in events:
                 interrupt.cancel_with(pair.cancel)
@@ -194,9 +225,9 @@ def _run(
                     finished=finished,
                 )
             )
+        for notice in watcher.notices:
+            watcher.tell(notice)
         if not quiet:
-            for notice in watcher.notices:
-                say(f"{notice.level}: {notice.text}")
             say(summary_line(finished, request.decoding))
         return finished.reason
 

@@ -20,6 +20,7 @@ from edge_spec.forge.vocabulary import Vocabulary, check_trimmable, trim
 from edge_spec.llama.quantize import quantize
 from edge_spec.llama.skip import LayerSkip
 from edge_spec.models import store
+from edge_spec.models.hashes import sha256_of
 from edge_spec.models.header import Header, check_loadable, read_header
 from edge_spec.models.pairing import check_pair, raise_if_incompatible
 
@@ -80,7 +81,7 @@ class Forge:
         self._scratch.clear()
 
     def run(self) -> ForgeReport:
-        """Forge. Raises ModelError, NoSpaceError, OutputError, SettingError and Cancelled."""
+        """Forge. Raises ModelError, OutputError, SettingError and Cancelled."""
         with self._scratch as scratch, self._bench:
             best = self._bench.given()
             best = self._requantise(scratch, best)
@@ -212,7 +213,7 @@ class Forge:
         if best.header is not self._source:
             recipe = Recipe(
                 source=self._source.path.stem,
-                source_sha256=store.sha256_of(self._source.path, cancelled=lambda: self._cancel.is_set),
+                source_sha256=sha256_of(self._source.path, cancelled=lambda: self._cancel.is_set),
                 target=self._target.short_name,
                 type_name=self._type,
                 num_tokens=self._num_tokens,

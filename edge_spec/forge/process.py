@@ -91,7 +91,7 @@ def forge_draft(
     """Make a faster draft, which takes minutes; every core is used.
 
     `cancelled()` is asked several times a second; nothing is left of a forging that was cancelled
-    or failed. Raises ModelError, NoSpaceError, OutputError, SettingError and Cancelled.
+    or failed. Raises ModelError, OutputError, SettingError and Cancelled.
     """
     child = EngineProcess(_MODULE)
     lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()

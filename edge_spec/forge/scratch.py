@@ -10,7 +10,7 @@ from types import TracebackType
 
 import psutil
 
-from edge_spec.errors import NoSpaceError, OutputError
+from edge_spec.errors import OutputError
 from edge_spec.models.header import Header
 
 _PREFIX = ".forge-"
@@ -21,7 +21,7 @@ class Scratch:
     """Entered, makes a folder inside `folder` and gives its path; left, removes it.
 
     With `create`, `folder` is made too. What forgings left that were killed is removed first.
-    Raises OutputError, and NoSpaceError when the disk cannot hold what may lie there at once.
+    Raises OutputError, also when the disk cannot hold what may lie there at once.
     """
 
     def __init__(self, folder: Path, source: Header, *, create: bool) -> None:
@@ -58,7 +58,7 @@ class Scratch:
         needed = 3 * largest + _SPARE_BYTES
         free = shutil.disk_usage(self._folder).free
         if free < needed:
-            raise NoSpaceError(
+            raise OutputError(
                 f"Forging needs up to {needed / 1e6:.0f} MB in {self._folder}, which has {free / 1e6:.0f} MB "
                 "free: make room, or write to another disk with -o."
             )

@@ -19,13 +19,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from edge_spec.errors import Cancelled, EngineError, NoSpaceError, OutputError, SettingError
+from edge_spec.errors import Cancelled, EngineError, ModelError, OutputError, SettingError
 from edge_spec.models.child import run_child, tail
 from edge_spec.models.ggml_types import FILE_TYPES, TENSOR_TYPES
 from edge_spec.models.header import Header, check_loadable, read_header
 
 Progress = Callable[[int, int], None]
 """Called with (tensors done, tensors in all)."""
+
+_FULL_BYTES = 1 << 20
+"""With less free than this, a file that could not be written met a full disk."""
 
 _BITS = {
     "F32": 32.0, "F16": 16.0, "BF16": 16.0, "Q8_0": 8.5, "Q6_K": 6.6, "Q5_K_M": 5.7, "Q5_K_S": 5.6,
@@ -69,8 +72,8 @@ def quantize(
     llama.cpp gives the output matrix more bits than the rest; `output_type` is a tensor type for it.
     `threads` 0 is all cores. `cancelled()` is asked ten times a second. The destination appears
     only when it is complete. Raises SettingError (type, or both paths the same), ModelFileError
-    (source), OutputError (destination), NoSpaceError, Cancelled, or EngineError with llama.cpp's
-    last words.
+    (source), OutputError (destination, a full disk too), Cancelled, or EngineError with
+    llama.cpp's last words.
     """
     source, destination = Path(source), Path(destination)
     name = checked_type(type_name)
@@ -90,6 +93,12 @@ def quantize(
         _run(header.path, part, name, output_type, threads, log, progress, cancelled)
         read_header(part)  # a full disk can leave a short file behind a status of success
         part.replace(destination)
+    except ModelError:
+        if shutil.disk_usage(scratch).free < _FULL_BYTES:  # llama.cpp only says that a write failed
+            raise OutputError(
+                f"The disk of {destination.parent} is full: make room, or write to another disk."
+            ) from None
+        raise
     except OSError as error:
         raise OutputError(f"{destination} cannot be written: {error.strerror or error}.") from None
     finally:
@@ -114,7 +123,7 @@ def _check_space(header: Header, name: str, folder: Path) -> None:
         raise OutputError(f"{folder} cannot be written to: {error.strerror or error}.") from None
     needed = header.data_offset + int(header.num_parameters * _BITS[name] / 8 * 1.05)
     if free < needed:
-        raise NoSpaceError(
+        raise OutputError(
             f"{name} needs about {needed / 1e6:.0f} MB in {folder}, which has {free / 1e6:.0f} MB free: "
             "make room, or write to another disk."
         )

@@ -18,6 +18,8 @@ from typing import Final, Literal
 
 from edge_spec.models.names import file_stem, split_of
 from edge_spec.models.quants import label_of
+from edge_spec.models.store import names_of, store_path
+from edge_spec.paths import user_path
 
 Place = Literal["store", "hub cache", "LM Studio", "Ollama", "llama.cpp"]
 
@@ -52,7 +54,7 @@ def find_files(only: Literal["store"] | None = None) -> list[FoundFile]:
     seen: set[tuple[int, int]] = set()
     taken: set[str] = set()
     found: list[FoundFile] = []
-    places = [_files("store", _store_folders())]
+    places = [_files("store", [store_path()])]
     if only is None:
         places += [_files("hub cache", _hub_folders()), _files("LM Studio", _lm_studio_folders()),
                    ollama_files(), _files("llama.cpp", _llama_cpp_folders())]  # fmt: skip
@@ -86,16 +88,10 @@ def home() -> Path:
 def folder_from(variable: str) -> Path | None:
     """The folder that an environment variable names."""
     value = os.environ.get(variable)
-    return Path(os.path.expanduser(value)).absolute() if value else None  # noqa: PTH111 - never raises
+    return user_path(value).absolute() if value else None
 
 
 # -- places
-
-
-def _store_folders() -> list[Path]:
-    from edge_spec.models.store import store_path
-
-    return [store_path()]
 
 
 def _cache_home() -> Path:
@@ -174,8 +170,6 @@ def _names(place: Place, root: Path, path: Path) -> Iterator[str]:
     stem = file_stem(path.name)
     parts = path.relative_to(root).parts
     if place == "store":
-        from edge_spec.models.store import names_of
-
         yield from names_of(path)
     elif place == "llama.cpp" and "-GGUF_" in stem:
         yield stem.rpartition("-GGUF_")[2]  # USER_REPO-GGUF_FILE

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,10 @@ class Repo:
     licence: str | None
     gated: bool
     cached: bool
+
+
+class _CacheMismatchError(HashMismatchError):
+    """The hub's own cache here holds other bytes: damaged on this disk, or not the file that is meant."""
 
 
 @dataclass(slots=True)
@@ -75,20 +79,30 @@ class Hub:
         part = job.work / f"hub-{job.entry.sha256[:16]}.part"
         present = _size(part)
         job.require_space(max(0, job.entry.size - present))
-        try:
-            return self._download(job, source, part, sink)
-        except HashMismatchError:
-            if not present:
-                raise
-            # What was there may have been damaged on this disk: once more from the start.
-            return self._download(job, source, part, sink)
+        use_cache = True
+        while True:
+            try:
+                return self._download(job, source, part, sink, use_cache=use_cache)
+            except _CacheMismatchError:
+                use_cache = False
+            except HashMismatchError:
+                if not present:
+                    raise
+                present = 0  # what was there may have been damaged on this disk: once more from the start
+            except SourceFailed as failure:
+                if use_cache:
+                    raise
+                raise SourceFailed(f"{failure}, and the hub's cache here has other bytes for it") from None
 
-    def _download(self, job: Job, source: HubSource, part: Path, sink: Path) -> str | None:
+    def _download(
+        self, job: Job, source: HubSource, part: Path, sink: Path, *, use_cache: bool
+    ) -> str | None:
         log = job.work / "hub.log"
         watch = _Watch(job, log, part, time.monotonic(), num_bytes=_size(part))
         request = {"do": "get", "repo": source.repo, "file": source.file, "revision": source.revision}
+        request |= {"part": str(part), "sha256": job.entry.sha256}
         try:
-            self._run(request | {"part": str(part), "sha256": job.entry.sha256}, log, watch)
+            self._run({**request, "use_cache": use_cache}, log, watch)
         except SourceFailed as failure:
             if not watch.reached:
                 self.unreachable = str(failure)
@@ -100,7 +114,9 @@ class Hub:
         path = Path(str(answer["path"]))
         try:
             job.verify(path, source.label)
-        except HashMismatchError:
+        except HashMismatchError as error:
+            if answer["cached"]:
+                raise _CacheMismatchError(str(error)) from None
             part.unlink(missing_ok=True)
             raise
         if answer["cached"]:
@@ -110,8 +126,8 @@ class Hub:
         commit = answer.get("commit")
         return None if commit is None else str(commit)
 
-    def _run(self, request: dict[str, str], log: Path, poll: Callable[[], None]) -> None:
-        words = json.dumps(request | {"timeout": ANSWER_SECONDS})
+    def _run(self, request: Mapping[str, str | bool], log: Path, poll: Callable[[], None]) -> None:
+        words = json.dumps({**request, "timeout": ANSWER_SECONDS})
         # -P: the child must not find our modules as if they were top-level ones.
         run_child([sys.executable, "-P", str(self._child), words], log, poll)
 

@@ -3,8 +3,9 @@
 It stands alone and is run as its own process for three reasons: huggingface_hub reads its
 environment once at import, it retries an unreachable hub for 23 s and more, and only another
 process can be stopped at any moment. The argument is `{"do": "list", "repo", "revision",
-"timeout"}` or `{"do": "get", "repo", "file", "revision", "timeout", "part", "sha256"}`, where `part`
-is the file to write, or to go on with. Each line on stdout is one JSON object: {"reached": true, ...}
+"timeout"}` or `{"do": "get", "repo", "file", "revision", "timeout", "part", "sha256", "use_cache"}`,
+where `part` is the file to write, or to go on with, and `use_cache` says whether a file of the hub's
+own cache will do. Each line on stdout is one JSON object: {"reached": true, ...}
 once the hub has answered, then what was asked for, or {"failed": reason, "unreachable": bool,
 "full": bool}.
 """
@@ -148,13 +149,14 @@ def _get(request: dict[str, Any]) -> None:
     from huggingface_hub.utils._headers import build_hf_headers
 
     repo, file, revision = request["repo"], request["file"], request["revision"]
-    cached = try_to_load_from_cache(repo, file, revision=revision)
+    cached = try_to_load_from_cache(repo, file, revision=revision) if request["use_cache"] else None
     if isinstance(cached, str):
         commit = Path(cached).relative_to(constants.HF_HUB_CACHE).parts[2]  # models--x/snapshots/COMMIT
         _say(path=cached, cached=True, commit=commit)
         return
     if constants.HF_HUB_OFFLINE:
-        _fail("HF_HUB_OFFLINE is set and the file is not in the hub's cache", unreachable=True)
+        lacks = " and the file is not in the hub's cache" if request["use_cache"] else ""
+        _fail(f"HF_HUB_OFFLINE is set{lacks}", unreachable=True)
     # One request without retries tells within the timeout whether the hub is there at all.
     url = hf_hub_url(repo, file, revision=revision)
     found = get_hf_file_metadata(url, timeout=request["timeout"])

@@ -17,6 +17,7 @@ from edge_spec.models.kinds import HEADS
 from edge_spec.models.names import file_stem
 from edge_spec.models.pairing import PairReport, judge
 from edge_spec.models.records import Record
+from edge_spec.models.resolve import resolve_model
 
 RANKING: Final = (
     "Best first: no masked tokens; the draft's bytes a token as a share of the target's, by halves; "
@@ -113,7 +114,7 @@ def drafts_for(target: str | Path, models: Iterable[FoundModel] | None = None) -
     `models` are those to judge, by default all that are found. Raises ModelFileError for a target
     that cannot be used.
     """
-    path = store.resolve(target)
+    path = resolve_model(target)
     known = list(found_models() if models is None else models)
     own = next((model for model in known if _same(model.path, path)), None) or _found(
         FoundFile(path, "store", (file_stem(path.name),))

@@ -16,7 +16,7 @@ from typing import IO, BinaryIO, NamedTuple
 
 from edge_spec.errors import Cancelled, FetchError, HashMismatchError, NoSpaceError, OutputError
 from edge_spec.models.catalogue import Source
-from edge_spec.models.store import CHUNK_BYTES
+from edge_spec.models.hashes import CHUNK_BYTES
 from edge_spec.sizes import size_text
 
 PullProgress = Callable[[str, str, int, int], None]
@@ -137,7 +137,12 @@ class Job:
 
 def work_folder(folder: Path, name: str) -> Path:
     """Where partial files of the model `name` lie, in the store `folder`."""
-    return folder / ".partial" / re.sub(r"[^A-Za-z0-9._ ()-]", "+", name)
+    return folder / ".partial" / work_name(name)
+
+
+def work_name(name: str) -> str:
+    """What the folder of `work_folder` is called."""
+    return re.sub(r"[^A-Za-z0-9._ ()-]", "+", name)
 
 
 def chunks_of(file: IO[bytes]) -> Iterator[bytes]:

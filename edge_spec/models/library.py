@@ -19,6 +19,7 @@ from edge_spec.models.inventory import FoundModel, FoundPair
 from edge_spec.models.memory import MemoryPlan, Request, Saving, advice, plan_memory, savings, this_machine
 from edge_spec.models.pairing import check_files, raise_if_incompatible
 from edge_spec.models.records import records_in
+from edge_spec.models.resolve import is_missing, resolve_model
 
 if TYPE_CHECKING:
     from edge_spec.host_wire import PairSpec
@@ -268,7 +269,7 @@ def memory_requests(spec: PairSpec) -> list[Request]:
 @_giving_back
 def check_models(target: str, draft: str) -> str | None:
     """Why `draft` cannot draft for `target`, or None when it can. Raises ModelFileError."""
-    report = check_files(*(store.resolve(name) for name in (target, draft)))
+    report = check_files(*(resolve_model(name) for name in (target, draft)))
     try:
         raise_if_incompatible(report)
     except IncompatiblePairError as error:
@@ -314,7 +315,7 @@ def _choice(pair: FoundPair) -> DraftChoice:
 def _is_here(entry: Entry) -> bool:
     """Whether its whole file is; the bytes are checked when they are fetched."""
     if isinstance(entry, HubEntry):
-        return not store.is_missing(entry.name)
+        return not is_missing(entry.name)
     try:
         return (store.store_path() / entry.file).stat().st_size == entry.size
     except OSError:
@@ -340,5 +341,5 @@ def _request(name: str, settings: ModelSettings) -> Request:
     entry = catalogue().models.get(name)
     if entry is not None and entry.size is not None and not _is_here(entry):
         return Request(replace(settings, path=Path(entry.name)), None, entry.size)
-    header = read_header(store.resolve(name))
+    header = read_header(resolve_model(name))
     return Request(replace(settings, path=header.path), header)

@@ -12,6 +12,7 @@ from pathlib import Path
 from edge_spec.errors import FetchError, HashMismatchError, NoSpaceError, OutputError
 from edge_spec.models import job as jobs
 from edge_spec.models.catalogue import Catalogue, HubSource, PathSource, Source, WheelSource, catalogue
+from edge_spec.models.hashes import remember_sha256, sha256_of
 from edge_spec.models.hub import Hub
 from edge_spec.models.job import (
     DiskUsage,
@@ -23,7 +24,7 @@ from edge_spec.models.job import (
     work_folder,
 )
 from edge_spec.models.records import Record, RecordFile, keep_record, records_in
-from edge_spec.models.store import remember_sha256, sha256_of, store_path
+from edge_spec.models.store import store_path
 from edge_spec.models.wanted import Finder, Wanted, check_name, local_path
 from edge_spec.models.wheels import fetch_wheels
 

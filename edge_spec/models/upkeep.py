@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,13 +12,18 @@ from typing import Literal
 
 from edge_spec.errors import ModelFileError
 from edge_spec.models import store
-from edge_spec.models.catalogue import ModelEntry, catalogue
-from edge_spec.models.job import folder_size, work_folder
-from edge_spec.models.names import hub_ref
+from edge_spec.models.catalogue import HubEntry, ModelEntry, catalogue
+from edge_spec.models.hashes import hash_again
+from edge_spec.models.job import folder_size, work_name
+from edge_spec.models.names import HubRef, hub_ref
+from edge_spec.models.quants import label_of
 from edge_spec.models.records import drop_record
 from edge_spec.models.store import StoredModel
+from edge_spec.paths import user_path
 
 State = Literal["whole", "damaged", "incomplete", "unknown"]
+
+_PART_NUMBER = re.compile(r" \(\d+ of \d+\)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +49,12 @@ def plan_removal(name: str) -> Removal:
     """
     models = store.list_models()
     found = named(name, models)
-    leftovers = _leftovers(name)
-    if not found and not leftovers:
-        raise ModelFileError(_refusal(name, models))
     if len(found) > 1:
         names = ", ".join(model.file for model in found)
         raise ModelFileError(f"{name} may mean {names}: name one of them.")
+    leftovers = _leftovers(name, found[0] if found else None)
+    if not found and not leftovers:
+        raise ModelFileError(_refusal(name, models))
     files = found[0].files if found else ()
     for path in files:
         _require_inside(path)
@@ -150,9 +156,7 @@ def _verify(
         actual = path.stat().st_size
         if actual != size:
             problems.append(f"{path} has {actual:,} bytes instead of {size:,}.")
-        elif (
-            found := store.hash_again(path, _shifted(progress, model.name, before, total), cancelled)
-        ) != sha256:
+        elif (found := hash_again(path, _shifted(progress, model.name, before, total), cancelled)) != sha256:
             problems.append(f"{path} is damaged: its sha256 is {found}, and it was {sha256}.")
         before += size
     state = "incomplete" if missing else "damaged" if problems else "whole"
@@ -173,15 +177,33 @@ def _shifted(
     return lambda done, _: progress(name, before + done, total)
 
 
-def _leftovers(name: str) -> tuple[Path, ...]:
-    """What an interrupted pull of this model has left."""
-    root, folder = store.store_path(), work_folder(store.store_path(), name)
-    parts = [path for path in folder.parent.glob("*") if path.is_dir()]
-    return tuple(
-        path for path in sorted(parts)
-        if path.parent == root / ".partial"
-        and (path.name == folder.name or path.name.startswith(f"{folder.name} ("))
-    )  # fmt: skip
+def _leftovers(name: str, found: StoredModel | None) -> tuple[Path, ...]:
+    """What an interrupted pull of this model has left; it lies under the name that the hub has for it.
+
+    A repository without a quantisation means the one model of it that was begun, unless `found` is
+    meant. Raises ModelFileError where several were.
+    """
+    entry = catalogue().models.get(name)
+    ref = entry.ref if isinstance(entry, HubEntry) else hub_ref(name)
+    names = [name]
+    if found is not None and found.record is not None:
+        names.append(found.record.name)
+    if ref is not None:
+        quants = (ref.quant, label_of(ref.quant)) if ref.quant is not None else ()
+        names += [str(HubRef(ref.repo, quant)) for quant in quants if quant is not None]
+    begun: dict[str, list[Path]] = {}
+    for path in sorted((store.store_path() / ".partial").glob("*")):
+        if path.is_dir():
+            begun.setdefault(_PART_NUMBER.sub("", path.name), []).append(path)
+    keys = {work_name(one).lower() for one in names}
+    meant = [key for key in begun if key.lower() in keys]
+    if not meant and found is None and ref is not None and ref.quant is None:
+        repo = work_name(f"{ref.repo}:")
+        meant = [key for key in begun if key.lower().startswith(repo.lower())]
+        if len(meant) > 1:
+            several = ", ".join(f"{ref.repo}:{key[len(repo) :]}" for key in meant)
+            raise ModelFileError(f"{name} may mean {several}: name one of them.")
+    return tuple(path for key in meant for path in begun[key])
 
 
 def _require_inside(path: Path) -> None:
@@ -206,7 +228,7 @@ def _refusal(name: str, models: Sequence[StoredModel]) -> str:
     if name in catalogue().pairs:
         both = " and ".join(catalogue().pairs[name].models)
         return f'"{name}" is a pair, and others may use its models: name them one by one ({both}).'
-    if Path(name).expanduser().is_file():
+    if user_path(name).is_file():
         return f"{name} is not in the store, so it is left alone."
     near = difflib.get_close_matches(name, [model.name for model in models], n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}" if near else "`edge-spec models list` shows what is"

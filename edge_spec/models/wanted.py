@@ -16,6 +16,7 @@ from edge_spec.models.job import SourceFailed, WantedFile, chunks_of
 from edge_spec.models.names import DEFAULT_REVISION, HubRef, file_stem, hub_ref, require_safe, split_of
 from edge_spec.models.quants import RepoModel, choose, models_in
 from edge_spec.models.records import Record, records_in
+from edge_spec.paths import user_path
 
 FILE = "file:"
 """What a name begins with that means a file on this machine."""
@@ -154,7 +155,7 @@ def local_path(name: str) -> Path:
     text = name.removeprefix(FILE)
     if text.startswith("//"):
         text = urllib.parse.unquote(text.removeprefix("//").removeprefix("localhost"))
-    return Path(os.path.expandvars(text)).expanduser()
+    return user_path(os.path.expandvars(text))
 
 
 def _part_names(name: str) -> list[str]:

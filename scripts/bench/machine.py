@@ -15,7 +15,7 @@ import _bootstrap
 import build_peers
 import psutil
 
-from edge_spec.models import store
+from edge_spec.models.hashes import sha256_of
 
 
 def machine() -> dict[str, Any]:
@@ -69,4 +69,4 @@ def file_record(path: Path | None) -> dict[str, Any] | None:
     """A model's name, size and hash."""
     if path is None:
         return None
-    return {"file": path.name, "bytes": path.stat().st_size, "sha256": store.sha256_of(path)}
+    return {"file": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path)}

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_spec.events import Finished, Verified
+from edge_spec.events import Finished, Prefilled, Verified
 from edge_spec.trace import read_trace
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -295,6 +295,50 @@ def test_a_terminal_shows_accepted_text_underlined(tmp_path: Path, tiny_path: Pa
     assert "loading the target: " in shown
     assert ("\x1b[4m" in shown) is not plain
     assert "tokens/s" in shown.splitlines()[-1]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
+def test_a_terminal_keeps_the_first_words_while_the_draft_reads_the_prompt(
+    tmp_path: Path, tiny_path: Path
+) -> None:
+    import pty
+
+    ours, theirs = pty.openpty()
+    args = ["The sea is deep and the sky is high. " * 30, "-m", tiny_path, "-md", tiny_path, "-k", "3"]
+    args += ["-n", "12", "--temp", "0", "-c", "512", "--trace", tmp_path / "t.jsonl"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "run", *map(str, args)],
+        stdin=theirs, stdout=theirs, stderr=theirs, env=environment(tmp_path),
+    )  # fmt: skip
+    os.close(theirs)
+    shown = _read_all(ours).decode()
+    assert process.wait(60) == 0
+    with read_trace(tmp_path / "t.jsonl") as trace:
+        events = list(trace)
+        tokens = [token for event in events if isinstance(event, Verified) for token in event.verdict.tokens]
+        text = b"".join(map(trace.piece, tokens)).decode()
+    kinds = [event.model if isinstance(event, Prefilled) else type(event) for event in events]
+    assert kinds.index(Verified) < kinds.index("draft"), "the draft read before the first word"
+    *answer, _summary = _screen(shown)
+    assert answer == text.splitlines()
+
+
+def _screen(text: str) -> list[str]:
+    """The lines that a wide terminal shows in the end: of its controls, what `run` uses."""
+    lines = [""]
+    column = 0
+    for part in re.findall(r"\x1b\[[0-9]*[a-zA-Z]|[^\x1b]", text):
+        if part == "\n":
+            lines.append("")
+            column = 0
+        elif part == "\r":
+            column = 0
+        elif part == "\x1b[K":
+            lines[-1] = lines[-1][:column]
+        elif len(part) == 1:
+            lines[-1] = lines[-1][:column] + part + lines[-1][column + 1 :]
+            column += 1
+    return lines[:-1]
 
 
 def _read_all(file: int) -> bytes:

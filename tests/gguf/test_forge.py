@@ -246,7 +246,7 @@ def test_what_cannot_work_is_said_before_anything_is_loaded(
     with pytest.raises(ModelFileError, match="no file"):
         job.Forge(settings((pair[0], tmp_path / "none.gguf")), Cancel(), Silent())
     monkeypatch.setattr("shutil.disk_usage", lambda _folder: SimpleNamespace(free=1000))
-    with pytest.raises(edge_spec.EdgeSpecError, match="make room"):
+    with pytest.raises(OutputError, match="make room"):
         job.Forge(settings(pair), Cancel(), Silent()).run()
 
 
@@ -293,6 +293,11 @@ def test_the_command_forges_into_the_store_and_prints_what_it_did(
     assert len(list(made.parent.glob("*.gguf"))) == 2
     assert run("--self", "--type", "keep", "--no-trim", "--drop-layers", "2") == 0
     assert "without layers 1 to 2" in capsys.readouterr().out
+    nothing = (draft, "--type", "keep", "--no-trim")
+    assert run(*nothing) == 0
+    assert "so no file was written" in capsys.readouterr().out
+    assert run(*nothing, "-o", str(tmp_path / "asked.gguf")) == 3
+    assert "asked.gguf was not written: nothing that was tried is better" in capsys.readouterr().err
     assert run(draft, "--self") == 2
     assert run() == 2
     assert run(draft, "--type", "Q9") == 2

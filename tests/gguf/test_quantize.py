@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -123,6 +124,29 @@ def test_paths_that_cannot_work_are_refused(wide: Path, tmp_path: Path) -> None:
         quantize(wide, tmp_path / "no" / "such" / "out.gguf", "Q8_0")
     with pytest.raises(ModelFileError, match="no file"):
         quantize(tmp_path / "none.gguf", tmp_path / "out.gguf", "Q8_0")
+
+
+def test_a_full_disk_is_an_unwritable_output(
+    wide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _folder: SimpleNamespace(free=1000))
+    with pytest.raises(OutputError, match="which has 0 MB free: make room") as caught:
+        quantize(wide, tmp_path / "out.gguf", "Q8_0")
+    assert caught.value.exit_code == 2
+
+
+def test_a_disk_that_fills_up_meanwhile_is_an_unwritable_output(
+    wide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fails = tmp_path / "python"
+    fails.write_text("#!/bin/sh\necho 'failed to quantize: basic_ios::clear: iostream error'\nexit 1\n")
+    fails.chmod(0o755)
+    free = iter((10**12, 4096))
+    monkeypatch.setattr("sys.executable", str(fails))
+    monkeypatch.setattr("shutil.disk_usage", lambda _folder: SimpleNamespace(free=next(free)))
+    with pytest.raises(OutputError, match=r"The disk of .* is full: make room"):
+        quantize(wide, tmp_path / "out.gguf", "Q8_0")
+    assert [path.name for path in tmp_path.iterdir()] == ["python"]
 
 
 def test_what_llama_cpp_refuses_is_an_engine_error_with_its_words(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import pytest
 
 from edge_spec import cli, host_process
-from edge_spec.models import store
 from edge_spec.trace import read_trace
 from tests.unit.test_host import PROGRAM, ROOT, ask, in_process, tokens
 
@@ -37,7 +36,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(host_process, "COMMAND", (sys.executable, "-P", "-c", PROGRAM, str(ROOT)))
-    monkeypatch.setattr(store, "sha256_of", lambda path: f"hash of {path}")
+    monkeypatch.setattr("edge_spec.cli.isolate.sha256_of", lambda path: f"hash of {path}")
 
 
 @pytest.fixture

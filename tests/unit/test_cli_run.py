@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import sys
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -179,10 +180,48 @@ def test_quiet_leaves_stderr_empty(run: Run, stage: Stage) -> None:
     assert run("hi", "-q", *MODELS) == (0, "Hello\n", "")
 
 
-def test_notices_are_told_at_the_end_once(run: Run, stage: Stage) -> None:
-    stage.play(script(plain_round(0), notices=[Notice("warning", "slow.")]))
-    result = run("hi", *MODELS)
-    assert result.err == "warning: slow.\n[1 token, no drafting; the model ended it]\n"
+SUMMARY = "[2 tokens, 1.1 tokens/s, no drafting; the model ended it]\n"
+
+
+def test_a_notice_is_told_at_once_before_the_answer_and_at_its_end_after(
+    run: Run, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    early, late = Notice("warning", "slow."), Notice("info", "faster.")
+    stage.play(script(plain_round(0), [late, *plain_round(1)], notices=[early]))
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stderr", sys.stdout)
+        assert run("hi", *MODELS).out == f"warning: slow.\nHello wor\ninfo: faster.\n{SUMMARY}"
+    assert run("hi", *MODELS).err == f"warning: slow.\ninfo: faster.\n{SUMMARY}"
+
+
+def test_with_json_every_notice_is_told_at_once_on_stderr(
+    run: Run, stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = ""
+
+    def watch() -> Generator[Event]:
+        nonlocal seen
+        *rounds, finished = script(plain_round(0), [Notice("info", "faster."), *plain_round(1)])
+        yield from rounds
+        seen = capsys.readouterr().err
+        yield finished
+
+    stage.pair._play = watch  # type: ignore[method-assign]
+    result = run("hi", "--json", *MODELS)
+    assert (seen, result.err) == ("info: faster.\n", SUMMARY)
+    assert json.loads(result.out)["text"] == "Hello wor"
+
+
+def test_a_draft_that_reads_the_prompt_late_erases_nothing_of_the_answer(
+    run: Run, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("edge_spec.cli.progress._FRAME_SECONDS", 0.0)
+    stage.play(script(plain_round(0), [Prefilled(0, "draft", 3, 3, 0), *plain_round(1)]))
+    code, out, err = run("hi", *MODELS)
+    assert (code, out) == (0, "Hello wor\n")
+    assert "the target reads" in err and "the draft reads" not in err
+    assert err.endswith(f"\x1b[K{SUMMARY}")
 
 
 def test_json_is_one_object_with_every_field(run: Run) -> None:
@@ -247,6 +286,18 @@ def test_settings_reach_the_pair(run: Run, stage: Stage) -> None:
         "flash_attention": "off", "load_mode": "mmap",
     }  # fmt: skip
     assert stage.pair.closed
+
+
+def test_a_raw_prompt_has_no_system_message_of_a_file_or_a_variable(
+    run: Run, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("edge-spec.toml").write_text('system = "Be brief."')
+    monkeypatch.setenv("EDGE_SPEC_SYSTEM", "Be long.")
+    code, out, _ = run("hi", "--raw", "--json", *MODELS)
+    assert (code, stage.pair.asked["system"]) == (0, None)
+    assert json.loads(out)["settings"]["system"] is None
+    assert run("hi", "--raw", "--system", "", *MODELS).code == 0
+    assert run("hi", *MODELS).code == 0 and stage.pair.asked["system"] == "Be long."
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,18 @@ def test_each_place_beats_the_ones_below_it(places: Path) -> None:
     assert temp({"temp": "0.4"}, {"EDGE_SPEC_TEMP": "0.3"}) == (0.4, "--temp")
 
 
+def test_places_have_ranks(places: Path) -> None:
+    def rank(flags: dict[str, str], environ: dict[str, str]) -> int:
+        return resolve(flags, environ=environ).rank("temp")
+
+    ranks = [rank({}, {})]
+    (places / "config.toml").write_text("temp = 0.1")
+    ranks.append(rank({}, {}))
+    Path("edge-spec.toml").write_text("temp = 1")
+    ranks += [rank({}, {}), rank({}, {"EDGE_SPEC_TEMP": "0.3"}), rank({"temp": "0.4"}, {})]
+    assert ranks == [0, 1, 2, 3, 4]
+
+
 def test_config_replaces_the_users_file(places: Path) -> None:
     (places / "config.toml").write_text("temp = 0.1\ntop-k = 5")
     other = places / "other.toml"
@@ -65,6 +77,30 @@ def test_every_value_reaches_its_field() -> None:
 
 def test_no_drafter_is_plain_decoding() -> None:
     assert resolve({"drafter": "none", "draft-min": "2"}, environ={}).decoding() == Decoding(draft_max=0)
+
+
+FILE_AND_FLAGS: list[tuple[str, dict[str, str], Decoding]] = [
+    ('drafter = "none"', {"draft-max": "5"}, Decoding(draft_max=5)),
+    ('drafter = "auto"', {"draft-max": "5"}, Decoding(draft_max=5)),
+    ('drafter = "ngram"', {"draft-max": "5"}, Decoding(draft_max=5, drafter="ngram")),
+    ('drafter = "auto"', {"draft-max": "0"}, Decoding(draft_max=0)),
+    ("draft-max = 5", {"drafter": "none"}, Decoding(draft_max=0)),
+    ("draft-max = 5", {"drafter": "auto"}, Decoding(draft_max=5, drafter="auto")),
+    ("draft-max = 0", {"drafter": "ngram"}, Decoding(drafter="ngram")),
+    ("draft-max = 0", {"drafter": "auto"}, Decoding()),
+    ('drafter = "none"\ndraft-max = 5', {}, Decoding(draft_max=0)),
+    ('drafter = "auto"\ndraft-max = 5', {}, Decoding(draft_max=5, drafter="auto")),
+    ("", {"drafter": "auto", "draft-max": "5"}, Decoding(draft_max=5, drafter="auto")),
+    ("", {"drafter": "draft", "draft-max": "0"}, Decoding(draft_max=0)),
+]
+
+
+@pytest.mark.parametrize(("toml", "flags", "decoding"), FILE_AND_FLAGS)
+def test_of_drafter_and_draft_max_the_one_said_in_the_higher_place_decides(
+    toml: str, flags: dict[str, str], decoding: Decoding
+) -> None:
+    Path("edge-spec.toml").write_text(toml)
+    assert resolve(flags, environ={}).decoding() == decoding
 
 
 def test_lists_come_from_files_and_the_environment() -> None:

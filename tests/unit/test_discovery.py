@@ -13,9 +13,10 @@ import pytest
 
 from edge_spec import cli
 from edge_spec.errors import ModelFileError
-from edge_spec.models import discovery, inventory, library, store
+from edge_spec.models import discovery, inventory, library
 from edge_spec.models.discovery import find_files
 from edge_spec.models.discovery_ollama import MAX_MANIFEST_BYTES, MODEL_LAYER
+from edge_spec.models.resolve import resolve_model
 from tests.gguf_maker import make_gguf
 
 
@@ -122,7 +123,7 @@ def test_places_that_are_not_there_are_not_made(home: Path) -> None:
     assert find_files() == []
     assert list(home.iterdir()) == []
     with pytest.raises(ModelFileError):
-        store.resolve("qwen2.5:7b")
+        resolve_model("qwen2.5:7b")
     assert list(home.iterdir()) == []
 
 
@@ -137,11 +138,11 @@ def test_a_found_model_is_loaded_by_each_of_its_names(home: Path) -> None:
         **{name: name for name in planted},
     }
     for name, planted_as in names.items():
-        assert store.resolve(name) == planted[planted_as]
+        assert resolve_model(name) == planted[planted_as]
     latest = _in_ollama(home / ".ollama" / "models", f"{LIBRARY}/llama3/latest", seed=7)
     other = _in_ollama(home / ".ollama" / "models", "hf.co/me/Tiny/Q4_0", seed=8)
-    assert store.resolve("llama3") == store.resolve("llama3:latest") == latest
-    assert store.resolve("hf.co/me/Tiny:Q4_0") == other
+    assert resolve_model("llama3") == resolve_model("llama3:latest") == latest
+    assert resolve_model("hf.co/me/Tiny:Q4_0") == other
 
 
 def test_places_follow_their_variables(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from edge_spec.errors import Cancelled, FetchError, HashMismatchError, NoSpaceError, SettingError
-from edge_spec.models import job, store
+from edge_spec.errors import (
+    Cancelled,
+    FetchError,
+    HashMismatchError,
+    ModelFileError,
+    NoSpaceError,
+    SettingError,
+)
+from edge_spec.models import job, store, upkeep
 from edge_spec.models.catalogue import Catalogue, HubEntry, PairEntry
 from edge_spec.models.names import HubRef
 from edge_spec.models.records import records_in
+from edge_spec.models.resolve import resolve_model
 from edge_spec.models.sources import fetch, plan_pull, pull
 from tests.hub_server import COMMIT, FakeHub, serve
 
@@ -85,7 +93,7 @@ def test_a_repository_is_pulled_at_its_commit_and_recorded(
     assert hub.asked[-1] == f"GET /{REPO}/resolve/{COMMIT}/demo-Q4_K_M.gguf"
     assert hub.tokens_seen_by_store == []
     for name in (REPO, f"{REPO}:q4_k_m", f"hf.co/{REPO}:latest", f"{REPO}:demo-Q4_K_M.gguf"):
-        assert store.resolve(name) == path
+        assert resolve_model(name) == path
     (model,) = store.list_models()
     assert (model.name, model.file) == (f"{REPO}:Q4_K_M", f"{REPO}/demo-Q4_K_M.gguf")
     # Out of reach, what is here serves, and its bytes are checked all the same.
@@ -156,7 +164,7 @@ def test_parts_are_pulled_as_one_model(hub: FakeHub, folder: Path) -> None:
     assert done == sorted(done) and done[-1] == total
     (model,) = store.list_models()
     assert (model.size, len(model.files)) == (len(PARTS[0]) + len(PARTS[1]), 2)
-    assert store.resolve("demo-Q8_0") == store.resolve(f"{REPO}:Q8_0") == path
+    assert resolve_model("demo-Q8_0") == resolve_model(f"{REPO}:Q8_0") == path
 
 
 REFUSED = {
@@ -198,17 +206,47 @@ def test_offline_is_said_and_what_the_hubs_cache_has_is_used(
         FetchError, match=f"HF_HUB_OFFLINE is set, and the hub's cache here has no GGUF of {REPO}"
     ):
         _get(REPO)
-    cache = tmp_path / "hf/hub/models--someone--demo-GGUF"
-    blob = cache / "blobs" / hashlib.sha256(SMALL).hexdigest()
-    for path, content in ((blob, SMALL), (cache / "refs/main", COMMIT.encode())):
-        path.parent.mkdir(parents=True)
-        path.write_bytes(content)
-    link = cache / "snapshots" / COMMIT / "demo-Q4_K_M.gguf"
-    link.parent.mkdir(parents=True)
-    link.symlink_to(blob)
+    blob = _cached(tmp_path, SMALL)
     (path,) = _get(REPO)
     assert path.read_bytes() == SMALL and blob.exists()
     assert hub.asked == []
+
+
+def _cached(tmp_path: Path, content: bytes) -> Path:
+    """Give the hub's own cache `content` as the small model; returns the file that holds it."""
+    cache = tmp_path / "hf/hub/models--someone--demo-GGUF"
+    blob = cache / "blobs" / hashlib.sha256(SMALL).hexdigest()
+    for path, data in ((blob, content), (cache / "refs/main", COMMIT.encode())):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+    link = cache / "snapshots" / COMMIT / "demo-Q4_K_M.gguf"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(blob)
+    return blob
+
+
+def test_what_is_damaged_in_the_hubs_cache_is_fetched_from_the_hub(
+    hub: FakeHub, folder: Path, tmp_path: Path
+) -> None:
+    blob = _cached(tmp_path, SMALL[:-1] + b"?")
+    work = job.work_folder(folder, f"{REPO}:Q4_K_M")
+    work.mkdir(parents=True)
+    (work / f"hub-{hashlib.sha256(SMALL).hexdigest()[:16]}.part").write_bytes(SMALL[:1000])
+    (path,) = _get(REPO)
+    assert path.read_bytes() == SMALL
+    assert hub.ranges == ["bytes=1000-"]  # and what was there of an earlier pull is no loss
+    assert blob.read_bytes().endswith(b"?"), "the cache is not ours to write"
+
+
+def test_damage_in_the_hubs_cache_is_told_when_the_hub_is_out_of_reach(
+    hub: FakeHub, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _cached(tmp_path, SMALL[:-1] + b"?")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(
+        FetchError, match="HF_HUB_OFFLINE is set, and the hub's cache here has other bytes for it"
+    ):
+        _get(REPO)
 
 
 def test_too_little_disk_is_foreseen_before_a_byte_is_fetched(hub: FakeHub, folder: Path) -> None:
@@ -249,6 +287,28 @@ def test_a_cancel_ends_the_download_and_keeps_what_came(hub: FakeHub, folder: Pa
     assert 0 < part.stat().st_size < len(LARGE)
     with pytest.raises(Cancelled):
         plan_pull(["big/one"], lambda: True, models=NOTHING)
+
+
+def test_what_a_cancelled_pull_of_a_catalogue_entry_left_is_removed_by_its_name(
+    hub: FakeHub, folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "config/edge-spec").mkdir(parents=True)
+    (tmp_path / "config/edge-spec/catalogue.toml").write_text(
+        '[models.demo]\nhub = "someone/demo-GGUF"\nquant = "q8_0"\nlicence = "MIT"\ndescription = "d"\n'
+    )
+    with pytest.raises(Cancelled):
+        pull("demo", cancelled=lambda: any(folder.glob(".partial/*/")))
+    (begun,) = folder.glob(".partial/*/")
+    for name in (f"{REPO}:Q8_0", f"hf.co/{REPO}", f"{REPO}:demo-Q8_0.gguf", "demo"):
+        removal = upkeep.plan_removal(name)
+        assert (removal.name, removal.leftovers) == (name, (begun,))
+    upkeep.remove(removal)
+    assert not begun.exists()
+    (folder / ".partial" / "someone+demo-GGUF+Q8_0 (2 of 2)").mkdir()
+    (folder / ".partial" / "someone+demo-GGUF+Q4_K_M").mkdir()
+    (folder / ".partial" / "someone+demo-GGUF-2+Q4_K_M").mkdir()
+    with pytest.raises(ModelFileError, match=f"may mean {REPO}:Q4_K_M, {REPO}:Q8_0: name one of them"):
+        upkeep.plan_removal(REPO)
 
 
 def test_a_catalogue_entry_may_leave_size_and_hash_to_the_hub(hub: FakeHub, folder: Path) -> None:

@@ -13,7 +13,10 @@ from edge_spec.models.records import Record, RecordFile, keep_record
 from edge_spec.settings import resolve
 from tests.gguf_maker import make_gguf
 
-PAIRS = {"starter": PairEntry("starter", "big", "small", "for tests")}
+PAIRS = {
+    "starter": PairEntry("starter", "big", "small", "for tests"),
+    "alone": PairEntry("alone", "small", None, "for tests"),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +46,38 @@ def test_a_flag_beats_a_variable_and_two_of_a_kind_are_refused() -> None:
     assert _chosen({"EDGE_SPEC_HF_REPO": "a/b"}, model="x.gguf").target == "x.gguf"
     with pytest.raises(SettingError, match="--model and --hf-repo both name a model"):
         _chosen(model="x.gguf", hf_repo="a/b")
+
+
+def _files(tmp_path: Path, user: str, project: str = "") -> None:
+    (tmp_path / "config/edge-spec").mkdir(parents=True)
+    (tmp_path / "config/edge-spec/config.toml").write_text(user)
+    (tmp_path / "edge-spec.toml").write_text(project)
+
+
+def test_the_projects_file_beats_the_users_in_what_names_a_model(tmp_path: Path) -> None:
+    _files(tmp_path, 'hf-repo = "a/b"', 'model = "x.gguf"')
+    assert _chosen() == ModelNames("x.gguf", None)
+
+
+def test_two_names_in_one_file_are_refused_by_what_names_them(tmp_path: Path) -> None:
+    _files(tmp_path, "", 'model = "x.gguf"\nhf-repo = "a/b"')
+    with pytest.raises(SettingError, match=r"model and hf-repo in edge-spec\.toml both name a model"):
+        _chosen()
+
+
+def test_a_pair_named_in_a_higher_place_beats_models_named_in_a_lower_one(tmp_path: Path) -> None:
+    _files(tmp_path, 'model = "x.gguf"\ndraft-model = "y.gguf"')
+    assert _chosen() == ModelNames("x.gguf", "y.gguf")
+    assert _chosen(pair="starter") == ModelNames("big", "small")
+    assert _chosen(pair="alone") == ModelNames("small", None)
+    assert _chosen({"EDGE_SPEC_PAIR": "starter"}) == ModelNames("big", "small")
+    assert _chosen(pair="starter", draft_model="z.gguf") == ModelNames("big", "z.gguf")
+    assert _chosen(pair="starter", model="z.gguf").target == "z.gguf"
+
+
+def test_a_file_may_name_a_pair_and_another_draft_for_it(tmp_path: Path) -> None:
+    _files(tmp_path, 'pair = "starter"\nhf-repo-draft = "c/d"')
+    assert _chosen() == ModelNames("big", "c/d")
 
 
 @pytest.mark.parametrize("name", ["b", "a/b/c", "../b", "a/b.gguf", "a/b:../x", ""])

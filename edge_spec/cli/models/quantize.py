@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from edge_spec.cli.output import show, size_text
 from edge_spec.errors import OutputError
+from edge_spec.paths import user_path
 
 
 @click.command("quantize")
@@ -24,9 +23,9 @@ def command(source: str, output: str, kind: str, force: bool, quiet: bool) -> No
     """
     from edge_spec.cli.progress import StatusLine
     from edge_spec.llama import quantize as llama
-    from edge_spec.models import store
+    from edge_spec.models.resolve import resolve_model
 
-    path, model = Path(output).expanduser(), store.resolve(source)
+    path, model = user_path(output), resolve_model(source)
     if path.exists() and not force:
         raise OutputError(f"{path} exists already; --force replaces it.")
     status = StatusLine(quiet=quiet)
