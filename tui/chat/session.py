@@ -109,6 +109,11 @@ class ChatSession:
     def last_answer(self) -> Turn | None:
         return next((turn for turn in reversed(self.turns) if turn.role == "assistant"), None)
 
+    @property
+    def last_message(self) -> Turn | None:
+        """The user's last."""
+        return next((turn for turn in reversed(self.turns) if turn.role == "user"), None)
+
     def turn_of(self, block: int) -> Turn | None:
         """The turn that the transcript's block is, or None for a note."""
         blocks = self.transcript.blocks
@@ -188,12 +193,11 @@ class ChatSession:
     def edit(self) -> str:
         """Take back the last message and its answer; return its text for the prompt. Raises UsageError."""
         self._check_idle()
-        keep = next((i for i in reversed(range(len(self.turns))) if self.turns[i].role == "user"), None)
-        if keep is None:
+        message = self.last_message
+        if message is None:
             raise UsageError("There is no message yet that could be edited.")
-        text = self.turns[keep].block.text
-        self._cut(keep)
-        return text
+        self._cut(self.turns.index(message))
+        return message.block.text
 
     def begin(self) -> None:
         """A new conversation, with the same models and settings."""
@@ -222,6 +226,8 @@ class ChatSession:
                     turn.ids = ()
             self.turns.append(turn)
             self.transcript.blocks.append(turn.block)
+        if self.turns and not (self.turns[-1].block.text or self.turns[-1].block.token_ids):
+            self.transcript.blocks.remove(self.turns.pop().block)  # an answer that never had a token
         self._settle()
         self._view.show_transcript(self.transcript)
         if self.turns and self.turns[-1].role == "user":  # the program ended before its answer began
@@ -372,10 +378,10 @@ class ChatSession:
 
     def _take_back(self) -> None:
         """The last message got no answer: it goes back to where it came from."""
-        last = next(i for i in reversed(range(len(self.turns))) if self.turns[i].role == "user")
-        text = self.turns[last].block.text
-        self._cut(last)
-        self._view.take_back(text)
+        message = self.last_message
+        assert message is not None
+        self._cut(self.turns.index(message))
+        self._view.take_back(message.block.text)
 
     def _request(self) -> ChatRequest:
         """What is asked now; from here on the answer is the last turn."""
