@@ -21,7 +21,6 @@ from edge_spec import (
     Cancelled,
     ChatRequest,
     Drafted,
-    EngineCrashedError,
     Event,
     Fate,
     Finished,
@@ -73,10 +72,10 @@ TIMINGS = RoundTimings(draft_s=0.030, verify_s=0.050, sample_s=0.001, wall_s=0.0
 
 
 class Gate:
-    """A place where an answer, or loading, waits; an answer that is cancelled there may crash."""
+    """A place where an answer, or loading, waits; what is cancelled there may fail with `error`."""
 
-    def __init__(self, crash: EngineCrashedError | None = None) -> None:
-        self.crash = crash
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
         self.reached = threading.Event()
         self._open = threading.Event()
 
@@ -195,7 +194,7 @@ class FakeHost:
             if not isinstance(part, Gate):
                 yield part
             elif self.wait(part):
-                raise Cancelled  # closed meanwhile, as a real one says it
+                raise part.error or Cancelled()  # closed meanwhile, as a real one says it
         self.info = self._script.info(self._spec)
         return self.info
 
@@ -248,9 +247,9 @@ class _Answer:
                     raise part
                 case Gate():
                     if self._host.wait(part):
-                        if part.crash is not None:
+                        if part.error is not None:
                             self._host.die()
-                            raise part.crash
+                            raise part.error
                         yield self._finished("cancelled")
                         return
                 case Reading(done, total, model):

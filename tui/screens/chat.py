@@ -321,6 +321,8 @@ class ChatScreen(Screen[None]):
     @on(LoadingProgress)
     @guarded
     def _loading(self, event: LoadingProgress) -> None:
+        if event.load != self.engine.newest_load:
+            return
         assert self.session.spec is not None
         self.session.loading(self.session.spec, event.model, (round(100 * event.fraction), 100))
         self.show_state()
@@ -328,6 +330,8 @@ class ChatScreen(Screen[None]):
     @on(Loaded)
     @guarded
     def _loaded(self, event: Loaded) -> None:
+        if event.load != self.engine.newest_load:
+            return
         self.session.loaded(event.info, event.piece)
         self.show_all()
         if self._send_when_loaded:
@@ -351,17 +355,21 @@ class ChatScreen(Screen[None]):
     @on(Failed)
     @guarded
     def _failed(self, event: Failed) -> None:
+        if event.load not in (None, self.engine.newest_load):
+            return
         full = isinstance(event.error, PromptTooLongError)
-        self.session.failed(event.words, loading=event.loading, full=full)
+        self.session.failed(event.words, loading=event.load is not None, full=full)
         self.show_all()
         self.actions.now_idle()
 
     @on(Crashed)
     @guarded
     def _crashed(self, event: Crashed) -> None:
+        if event.load not in (None, self.engine.newest_load):
+            return
         spec = self.session.spec
-        self.session.crashed(event.error, loading=event.loading)
-        if not event.loading and spec is not None:
+        self.session.crashed(event.error, loading=event.load is not None)
+        if event.load is None and spec is not None:
             self.engine.load(spec)
         self.show_all()
         self.actions.now_idle()
