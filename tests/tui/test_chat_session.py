@@ -457,10 +457,49 @@ def test_a_trace_that_nothing_was_written_to_leaves_no_file(chat: Chat, tmp_path
     assert not path.exists()
 
 
-def test_another_pair_ends_the_trace(chat: Chat, tmp_path: Path) -> None:
-    chat.session.tracing.start(tmp_path / "answers.trace.jsonl")
+def test_another_pair_ends_the_trace_and_says_so(chat: Chat, tmp_path: Path) -> None:
+    path = tmp_path / "answers.trace.jsonl"
+    chat.session.tracing.start(path)
     chat.load(PairSpec("other.gguf", None, {}))
     assert chat.session.tracing.path is None
+    words = f"The trace {path} ends here, because other models are loaded."
+    assert chat.view.notices == [Notice("warning", words)]
+
+
+def test_unloading_ends_the_trace_and_says_so(chat: Chat, tmp_path: Path) -> None:
+    """The same pair comes back in another process, which knows other tokens."""
+    path = tmp_path / "answers.trace.jsonl"
+    chat.session.tracing.start(path)
+    chat.ask("One", *plain("a"))
+    chat.session.unloaded()
+    words = f"The trace {path} ends here, because the models were unloaded."
+    assert chat.view.notices == [Notice("warning", words)]
+    chat.host = FakeHost(SPEC, chat.script)
+    chat.session.loading(SPEC)
+    chat.session.loaded(pair_info(SPEC), chat.host.piece)
+    chat.ask("Two", *plain("b"))
+    assert chat.texts[-1] == ("assistant", "b") and chat.session.state.name == "ready"
+    with TraceReader(path) as reader:
+        assert sum(isinstance(event, Finished) for event in reader) == 1
+
+
+def test_a_trace_that_fails_loses_no_answer(chat: Chat, tmp_path: Path, no_bugs) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "answers.trace.jsonl"
+    chat.session.tracing.start(path)
+    request = chat.session.ask("One")
+
+    def broken(_event: Event) -> None:
+        raise KeyError(7)
+
+    chat.session.tracing._writer.write = broken  # type: ignore[method-assign, union-attr]
+    chat.session.see(list(chat.events(request, *plain("a", "b"))))
+    assert chat.texts[-1] == ("assistant", "ab") and chat.session.state.name == "ready"
+    assert chat.session.tracing.path is None
+    assert [notice.text for notice in chat.view.notices] == [
+        f"The trace {path} ends here. This is a bug in edge-spec: KeyError: 7."
+    ]
+    assert len(no_bugs) == 1
+    no_bugs.clear()
 
 
 def test_notices_of_loading_are_told_once(script: Script, store: ConversationStore) -> None:

@@ -12,7 +12,6 @@ from typing import Final, Literal, Protocol
 
 from edge_spec import (
     ChatRequest,
-    EdgeSpecError,
     EngineCrashedError,
     Event,
     Finished,
@@ -88,7 +87,7 @@ class ChatSession:
     def __init__(self, settings: ChatSettings, record: Record, view: SessionView) -> None:
         self.settings = settings
         self.record = record
-        self.tracing = Tracing()
+        self.tracing = Tracing(view.tell)
         self.transcript = Transcript()
         self.turns: list[Turn] = []
         self.fold: AnswerFold | None = None
@@ -261,7 +260,7 @@ class ChatSession:
         """A pair is being loaded, in the place of any other."""
         if self.spec != spec:
             self._plain = PlainReference()
-            self.tracing.end()
+            self.tracing.end_for("other models are loaded")
             if not self._is_target(spec):
                 self._forget_ids()
         self.spec, self.info = spec, None
@@ -283,6 +282,7 @@ class ChatSession:
     def unloaded(self) -> None:
         """The models were freed; the conversation stays, and what they read of it has to be read again."""
         self.info = None
+        self.tracing.end_for("the models were unloaded")
         self.state = State("empty")
 
     def failed(self, words: str, *, loading: bool, full: bool = False) -> None:
@@ -315,7 +315,7 @@ class ChatSession:
             return
         first: int | None = None
         for event in events:
-            self._trace(event)
+            self.tracing.see(event)
             changed = fold.see(event)
             if changed is not None:
                 first = changed if first is None else min(first, changed)
@@ -399,10 +399,7 @@ class ChatSession:
         self.state = State("reading")
         header = self.info.header
         header = replace(header, settings={**header.settings, **self.settings.used()})
-        try:
-            self.tracing.answer(header, self._piece)
-        except EdgeSpecError as error:
-            self._view.tell(Notice("warning", str(error)))
+        self.tracing.answer(header, self._piece)
         inspect = self.num_alternatives or (NUM_INSPECTED if self.inspecting else 0)
         return ChatRequest(tuple(messages), self.settings.sampling, decoding, inspect, history)
 
@@ -424,12 +421,6 @@ class ChatSession:
         if known is None:
             return None
         return History(self.turns.index(known) + 1 + bool(self.settings.system), known.ids)
-
-    def _trace(self, event: Event) -> None:
-        try:
-            self.tracing.see(event)
-        except EdgeSpecError as error:
-            self._view.tell(Notice("warning", str(error)))
 
     def _break_off(self, reason: str) -> None:
         """The answer, if there is one, will not go on; what there is of it is kept."""
