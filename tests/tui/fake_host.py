@@ -37,6 +37,7 @@ from edge_spec import (
     Started,
     Stats,
     TraceHeader,
+    UsageError,
     Verdict,
     Verified,
 )
@@ -180,12 +181,16 @@ class FakeHost:
         self._spec = spec
         self._script = script
         self._cancelled = threading.Event()
+        self._closed = False
         self._waiting: Gate | None = None
         self.vocabulary = Vocabulary()
         self.info: PairInfo | None = None
 
     def load(self) -> Generator[Loading, None, PairInfo]:
+        if self._closed:
+            raise UsageError("This engine host was closed; make a new one.")
         self._script.num_loads += 1
+        self.info = None
         self._cancelled.clear()
         parts = self._script.loads.popleft() if self._script.loads else []
         for part in parts:
@@ -219,13 +224,18 @@ class FakeHost:
         return self.vocabulary.piece(token)
 
     def cancel(self) -> None:
-        self._cancelled.set()
-        if self._waiting is not None:
-            self._waiting.open()
+        if self.info is not None:  # a load ends only with the host
+            self._break_off()
 
     def close(self) -> None:
         self._script.num_closed += 1
-        self.cancel()
+        self._closed, self.info = True, None
+        self._break_off()
+
+    def _break_off(self) -> None:
+        self._cancelled.set()
+        if self._waiting is not None:
+            self._waiting.open()
 
 
 class _Answer:
