@@ -301,6 +301,18 @@ def test_a_new_chat_is_another_conversation_with_the_same_settings(chat: Chat) -
     assert chat.session.record.conversation not in (None, first)
 
 
+def test_a_new_system_prompt_of_the_settings_is_for_new_conversations(chat: Chat) -> None:
+    chat.session.system_of_new("Be kind.")  # this one has not begun
+    assert chat.session.transcript.blocks[0].text == "Be kind."
+    assert chat.ask("Hi", *plain("a")).messages[0]["content"] == "Be kind."
+    chat.session.system_of_new("Be brief.")
+    assert chat.session.transcript.blocks[0].text == "Be kind."
+    assert chat.ask("More", *plain("b")).messages[0]["content"] == "Be kind."
+    chat.session.begin()
+    assert chat.session.transcript.blocks[0].text == "Be brief."
+    assert chat.ask("Ho", *plain("c")).messages[0]["content"] == "Be brief."
+
+
 # -- the store
 
 

@@ -97,6 +97,7 @@ class ChatSession:
         self.inspecting = False
         self.num_alternatives = 0
         self._view = view
+        self._system_of_new: str | None = None  # for the next conversation, if it was changed
         self._piece: Piece | None = None
         self._plain = PlainReference()
         self._text = TextStream(_no_piece)
@@ -203,6 +204,8 @@ class ChatSession:
         self._check_idle()
         self.record.leave()
         self.turns, self.fold = [], None
+        if self._system_of_new is not None:
+            self.settings.system, self._system_of_new = self._system_of_new, None
         self._begin_transcript()
         self._settle()
         self._view.show_transcript(self.transcript)
@@ -244,6 +247,13 @@ class ChatSession:
         if text:
             self.transcript.blocks.insert(0, Block.of_text("system", text))
         self._view.show_transcript(self.transcript)
+
+    def system_of_new(self, text: str) -> None:
+        """Conversations that begin from now on have this system prompt; one with messages keeps its own."""
+        if self.turns:
+            self._system_of_new = text
+        else:
+            self.set_system(text)
 
     def note(self, text: str) -> None:
         """Say something in the transcript that is no part of the conversation."""

@@ -19,7 +19,16 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Footer, TextArea
 
-from edge_spec import ChatRequest, EdgeSpecError, Notice, PairSpec, PromptTooLongError, Settings, harmless
+from edge_spec import (
+    ChatRequest,
+    EdgeSpecError,
+    Notice,
+    PairSpec,
+    PromptTooLongError,
+    SettingError,
+    Settings,
+    harmless,
+)
 from tui.chat.actions import Actions
 from tui.chat.engine import EngineThread, Host, Mailbox
 from tui.chat.messages import Crashed, EngineEvents, Failed, Loaded, LoadingProgress, Unloaded
@@ -266,7 +275,12 @@ class ChatScreen(Screen[None]):
         self.settings = after
         use_theme(self.app, after["theme"])
         self._use_keys(resolve_keys({name: value.value for name, value in after.keys.items()}))
-        self.session.settings.take_changes(before, after)
+        try:
+            self.session.settings.take_changes(before, after)
+        except SettingError as error:
+            self.tell(Notice("warning", str(error)))
+        if after["system"] != before["system"]:
+            self.session.system_of_new(after["system"] or "")
         self.session.num_alternatives = after["inspect"]
         self.tokens.show_rejected, self.tokens.glyphs = after["rejected"], after["glyphs"]
         if after["rendered"] != before["rendered"]:
