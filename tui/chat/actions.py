@@ -264,12 +264,13 @@ class Actions:
 
         def chosen(pair: PairSpec | None) -> None:
             if pair is not None:
-                self._load(replace(pair, options=self._screen.settings.load_options()))
+                self._load(pair)
             elif was_loaded:
                 self._load_again()
 
         current = spec if spec.target else None
-        self._screen.app.push_screen(ModelScreen(current, self._screen, self._screen.key), chosen)
+        options = self._screen.settings.load_options()
+        self._screen.app.push_screen(ModelScreen(current, options, self._screen, self._screen.key), chosen)
 
     def pull(self, argument: str) -> None:
         from tui.screens.get import GetScreen
@@ -297,7 +298,8 @@ class Actions:
                 self._load_again()
 
         draft = of_ref(spec.draft) if spec.draft is not None else None
-        self._screen.app.push_screen(ForgeScreen(of_ref(spec.target), draft, self._screen), forged)
+        screen = ForgeScreen(of_ref(spec.target), draft, self._screen, spec.options)
+        self._screen.app.push_screen(screen, forged)
 
     def draft(self, argument: str) -> None:
         spec = self._spec()
