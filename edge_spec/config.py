@@ -117,9 +117,15 @@ class Decoding:
         _require(all(self.stop), "stop string", '""', "at least one character")
 
     def with_length(self, draft_max: int | None) -> Decoding:
-        """The same with another K, the drafter chosen as for a new one; None is as many as pay."""
+        """The same with another K, None being the drafter's own.
+
+        The drafter is chosen as for a new one, with one exception: n-grams, which are never chosen
+        unless somebody asked for them, stay.
+        """
         drafter: DrafterName = "auto" if draft_max is None else "draft"
-        length = DRAFT_MAX["auto"] if draft_max is None else draft_max
+        if self.drafter == "ngram":
+            drafter = "ngram"
+        length = DRAFT_MAX[drafter] if draft_max is None else draft_max
         return replace(self, draft_max=length, draft_min=min(self.draft_min, length), drafter=drafter)
 
     @property

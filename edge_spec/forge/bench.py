@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 
 from edge_spec.api import LoadedModel, token_map
@@ -75,8 +76,16 @@ class Bench:
 
     def _load_target(self) -> LoadedModel:
         s = self._settings
-        settings = ModelSettings(s.target, context_size=_CONTEXT, num_slots=_SLOTS, threads=s.threads)
-        draft = ModelSettings(s.draft, context_size=_CONTEXT, threads=s.threads)
+        settings = ModelSettings(
+            s.target,
+            context_size=_CONTEXT,
+            num_slots=_SLOTS,
+            threads=s.threads,
+            threads_batch=s.threads_batch,
+            gpu_layers=s.gpu_layers,
+            device=s.device,
+        )
+        draft = self._draft_settings(s.draft, _CONTEXT)
         requests = [Request(settings, self._target), Request(draft, self._source)]
         check_memory(requests, make_machine(abi.devices(), abi.cpu_features()))
         self._tell.status("loading the target")
@@ -87,13 +96,24 @@ class Bench:
     @contextlib.contextmanager
     def drafting(self, header: Header, skip: LayerSkip | None = None) -> Iterator[Drafting]:
         """A draft, loaded while the context is open."""
-        settings = ModelSettings(header.path, context_size=2 * _CONTEXT, threads=self._settings.threads)
+        settings = self._draft_settings(header.path, 2 * _CONTEXT)
         model = LoadedModel(settings, header, self._cancel, self._while_loading, skip)
         try:
             mapped = token_map(check_pair(self._target, header), self._model.model, header, model.model)
             yield Drafting(model.cache, mapped, self._model.model.num_vocab)
         finally:
             model.close()
+
+    def _draft_settings(self, path: Path, context_size: int) -> ModelSettings:
+        s = self._settings
+        return ModelSettings(
+            path,
+            context_size=context_size,
+            threads=s.threads,
+            threads_batch=s.threads_batch,
+            gpu_layers=s.draft_gpu_layers,
+            device=s.draft_device,
+        )
 
     def _while_loading(self, _fraction: float) -> None:
         if self._cancel.is_set:

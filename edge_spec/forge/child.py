@@ -105,7 +105,12 @@ def _forge(request: ForgeRequest, cancel: Cancel, teller: _Teller) -> Forge:
         num_tokens=request.num_tokens,
         num_dropped=request.num_dropped,
         sample_tokens=request.sample_tokens,
-        force=True,
+        threads=request.threads,
+        threads_batch=request.threads_batch,
+        gpu_layers=request.gpu_layers,
+        draft_gpu_layers=request.draft_gpu_layers,
+        device=request.device,
+        draft_device=request.draft_device,
     )
     return Forge(settings, cancel, teller)
 

@@ -29,7 +29,8 @@ class ForgeRequest:
 
     `type_name` is "auto" (the best of several, measured), "keep", or a type. `num_tokens` None is
     chosen by measuring, 0 leaves the vocabulary whole; `num_dropped` None is chosen, 0 leaves all
-    layers. The target writes `sample_tokens` to each sample prompt. The file goes into the store.
+    layers. The target writes `sample_tokens` to each sample prompt. The file goes into the store, and
+    replaces nothing there. The rest is how both models will run, and are measured: as in `load_pair`.
     """
 
     target: str
@@ -38,6 +39,12 @@ class ForgeRequest:
     num_tokens: int | None = None
     num_dropped: int | None = 0
     sample_tokens: int = 64
+    threads: int | None = None
+    threads_batch: int | None = None
+    gpu_layers: int = -1
+    draft_gpu_layers: int = -1
+    device: str | None = None
+    draft_device: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

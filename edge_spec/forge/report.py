@@ -36,7 +36,8 @@ class ForgeSettings:
 
     `type_name` is "auto" (measured), "keep", or a type. `num_tokens` None is chosen, 0 leaves the
     vocabulary whole. `num_dropped` None is chosen, 0 leaves all layers. Steps that are chosen are
-    taken only if they raise the expected speed-up.
+    taken only if they raise the expected speed-up. Threads, layers and devices are those of
+    `load_pair`: a draft is measured as it will run.
     """
 
     target: Path
@@ -48,6 +49,11 @@ class ForgeSettings:
     num_dropped: int | None = 0
     sample_tokens: int = 64
     threads: int | None = None
+    threads_batch: int | None = None
+    gpu_layers: int = -1
+    draft_gpu_layers: int = -1
+    device: str | None = None
+    draft_device: str | None = None
     force: bool = False
 
 

@@ -58,10 +58,25 @@ def test_a_draft_is_made_its_steps_are_told_and_it_can_be_chosen(store: Path) ->
     assert names(store) == GIVEN | {"draft-forged-q8_0.gguf"}
 
 
+def test_a_draft_that_was_made_earlier_is_not_replaced(store: Path) -> None:
+    earlier = store / "draft-forged-q8_0.gguf"
+    earlier.write_bytes((store / "draft.gguf").read_bytes())
+    request = ForgeRequest("target", "draft", "Q8_0", num_tokens=0, sample_tokens=8, threads=1, gpu_layers=0)
+    result = edge_spec.forge_draft(request, ignore, lambda: False)
+    assert result.path == store / "draft-forged-q8_0-2.gguf"
+    assert earlier.read_bytes() == (store / "draft.gguf").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("request_", "error"),
     [(ForgeRequest("target", "stranger"), IncompatiblePairError),
-     (ForgeRequest("target", "draft", "Q99"), SettingError)],
+     (ForgeRequest("target", "draft", "Q99"), SettingError),
+     (ForgeRequest("target", "draft", threads=0), SettingError),
+     (ForgeRequest("target", "draft", threads_batch=0), SettingError),
+     (ForgeRequest("target", "draft", gpu_layers=-2), SettingError),
+     (ForgeRequest("target", "draft", draft_gpu_layers=-2), SettingError),
+     (ForgeRequest("target", "draft", device="nowhere"), SettingError),
+     (ForgeRequest("target", "draft", draft_device="nowhere"), SettingError)],
 )  # fmt: skip
 def test_an_error_arrives_as_what_it_is(store: Path, request_: ForgeRequest, error: type[Exception]) -> None:
     with pytest.raises(error):

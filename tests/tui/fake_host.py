@@ -37,6 +37,7 @@ from edge_spec import (
     Started,
     Stats,
     TraceHeader,
+    UsageError,
     Verdict,
     Verified,
 )
@@ -48,30 +49,34 @@ WAIT_S = 20.0
 """So long a gate waits at most, for a test that fails to open it."""
 
 
+def token_id(text: str | bytes) -> int:
+    """The id of a piece of text, the same in every vocabulary that has it."""
+    return zlib.crc32(text.encode() if isinstance(text, str) else text)
+
+
 class Vocabulary:
-    """Gives each piece of text an id, the same in every test."""
+    """The pieces that one host has named, and no others, as a real one knows them."""
 
     def __init__(self) -> None:
         self._pieces: dict[int, bytes] = {}
 
     def id(self, text: str | bytes) -> int:
         piece = text.encode() if isinstance(text, str) else text
-        token = zlib.crc32(piece)
-        assert self._pieces.setdefault(token, piece) == piece, "two pieces have one id"
-        return token
+        assert self._pieces.setdefault(token_id(piece), piece) == piece, "two pieces have one id"
+        return token_id(piece)
 
     def piece(self, token: int) -> bytes:
         return self._pieces[token]
 
 
-VOCABULARY = Vocabulary()
 TIMINGS = RoundTimings(draft_s=0.030, verify_s=0.050, sample_s=0.001, wall_s=0.090)
 
 
 class Gate:
-    """A place where an answer, or loading, waits."""
+    """A place where an answer, or loading, waits; what is cancelled there may fail with `error`."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
         self.reached = threading.Event()
         self._open = threading.Event()
 
@@ -176,11 +181,16 @@ class FakeHost:
         self._spec = spec
         self._script = script
         self._cancelled = threading.Event()
+        self._closed = False
         self._waiting: Gate | None = None
+        self.vocabulary = Vocabulary()
         self.info: PairInfo | None = None
 
     def load(self) -> Generator[Loading, None, PairInfo]:
+        if self._closed:
+            raise UsageError("This engine host was closed; make a new one.")
         self._script.num_loads += 1
+        self.info = None
         self._cancelled.clear()
         parts = self._script.loads.popleft() if self._script.loads else []
         for part in parts:
@@ -189,7 +199,7 @@ class FakeHost:
             if not isinstance(part, Gate):
                 yield part
             elif self.wait(part):
-                raise Cancelled  # closed meanwhile, as a real one says it
+                raise part.error or Cancelled()  # closed meanwhile, as a real one says it
         self.info = self._script.info(self._spec)
         return self.info
 
@@ -211,16 +221,21 @@ class FakeHost:
         self.info = None
 
     def piece(self, token: int) -> bytes:
-        return VOCABULARY.piece(token)
+        return self.vocabulary.piece(token)
 
     def cancel(self) -> None:
-        self._cancelled.set()
-        if self._waiting is not None:
-            self._waiting.open()
+        if self.info is not None:  # a load ends only with the host
+            self._break_off()
 
     def close(self) -> None:
         self._script.num_closed += 1
-        self.cancel()
+        self._closed, self.info = True, None
+        self._break_off()
+
+    def _break_off(self) -> None:
+        self._cancelled.set()
+        if self._waiting is not None:
+            self._waiting.open()
 
 
 class _Answer:
@@ -229,7 +244,8 @@ class _Answer:
     def __init__(self, host: FakeHost, request: ChatRequest, prompt_tokens: int) -> None:
         self._host = host
         self._request = request
-        self._prompt = tuple(VOCABULARY.id(f"<{i}>") for i in range(prompt_tokens))
+        self._id = host.vocabulary.id
+        self._prompt = tuple(self._id(f"<{i}>") for i in range(prompt_tokens))
         self._stats = Stats(prompt_tokens=prompt_tokens)
 
     def play(self, parts: list[Part]) -> Generator[Event]:
@@ -241,6 +257,9 @@ class _Answer:
                     raise part
                 case Gate():
                     if self._host.wait(part):
+                        if part.error is not None:
+                            self._host.die()
+                            raise part.error
                         yield self._finished("cancelled")
                         return
                 case Reading(done, total, model):
@@ -258,7 +277,7 @@ class _Answer:
         yield self._finished("eog")
 
     def _round(self, part: Round) -> Generator[Event, None, bool]:
-        tokens = [VOCABULARY.id(piece) for piece in part.drafted]
+        tokens = [self._id(piece) for piece in part.drafted]
         proposal = Proposal()
         if tokens:
             dists = [Dist(np.array([token]), np.array([0.25])) for token in tokens]
@@ -266,7 +285,8 @@ class _Answer:
             yield Drafted(0, proposal)
         if part.hold is not None and self._host.wait(part.hold):
             return False
-        verdict = _verdict(proposal, part)
+        own = None if part.own is None else self._id(part.own)
+        verdict = _verdict(proposal, part, own)
         self._stats.add(proposal, verdict)
         self._stats.wall_s += part.timings.wall_s
         if self._stats.rounds == 1:
@@ -276,7 +296,7 @@ class _Answer:
             self._stats.timers.verify_s += part.timings.verify_s
         yield Verified(0, proposal, verdict, part.timings)
         if count := self._request.inspect:
-            best = tuple(Alternative(VOCABULARY.id(f" alt{i}"), 0.5 / (i + 1)) for i in range(count))
+            best = tuple(Alternative(self._id(f" alt{i}"), 0.5 / (i + 1)) for i in range(count))
             yield Inspected(0, tuple(Alternatives(i, best, best) for i in range(len(verdict.tokens))))
         return True
 
@@ -289,8 +309,7 @@ class _Answer:
         return Finished(0, reason, self._stats)
 
 
-def _verdict(proposal: Proposal, part: Round) -> Verdict:
-    own = None if part.own is None else VOCABULARY.id(part.own)
+def _verdict(proposal: Proposal, part: Round, own: int | None) -> Verdict:
     num_left = len(proposal) - part.accepted
     fates = [Fate.ACCEPTED] * part.accepted
     if num_left:

@@ -21,7 +21,7 @@ from edge_spec import (
     TraceReader,
     UsageError,
 )
-from tests.tui.fake_host import SPEC, VOCABULARY, End, FakeHost, Part, Reading, Script, pair_info, plain, say
+from tests.tui.fake_host import SPEC, End, FakeHost, Part, Reading, Script, pair_info, plain, say, token_id
 from tui.chat.session import ChatSession
 from tui.chat.settings import ChatSettings
 from tui.chat.transcript import Transcript
@@ -59,12 +59,13 @@ class Chat:
         self.script = script
         settings = ChatSettings(Sampling(), Decoding(), system)
         self.session = ChatSession(settings, Record(store, self.view.tell), self.view)
-        self.host = FakeHost(SPEC, script)
         self.load()
 
     def load(self, spec: PairSpec = SPEC) -> None:
+        if self.session.spec != spec:
+            self.host = FakeHost(spec, self.script)
         self.session.loading(spec)
-        self.session.loaded(pair_info(spec), VOCABULARY.piece)
+        self.session.loaded(pair_info(spec), self.host.piece)
 
     def events(self, request: ChatRequest, *parts: Part) -> Iterator[Event]:
         self.script.answer(list(parts))
@@ -126,8 +127,8 @@ def test_the_next_request_has_the_conversation_and_the_ids_of_its_beginning(chat
     chat.ask("Hi", *plain("a", "b"))
     request = chat.session.ask("More")
     assert [m["content"] for m in request.messages] == ["Hi", "ab", "More"]
-    prompt = tuple(VOCABULARY.id(f"<{i}>") for i in range(20))
-    assert request.history == History(2, (*prompt, VOCABULARY.id("a"), VOCABULARY.id("b")))
+    prompt = tuple(token_id(f"<{i}>") for i in range(20))
+    assert request.history == History(2, (*prompt, token_id("a"), token_id("b")))
 
 
 def test_a_system_prompt_is_the_first_message_and_counts_in_the_history(
@@ -196,7 +197,7 @@ def test_a_stopped_answer_keeps_its_text_and_ids(chat: Chat) -> None:
     assert chat.texts[-1] == ("assistant", "ab")
     assert saved(chat)[-1] == ("assistant", "ab", "cancelled")
     history = chat.session.ask("More").history
-    assert history is not None and history.ids[-2:] == (VOCABULARY.id("a"), VOCABULARY.id("b"))
+    assert history is not None and history.ids[-2:] == (token_id("a"), token_id("b"))
 
 
 def test_a_question_stopped_before_its_first_token_goes_back_into_the_prompt(chat: Chat) -> None:
@@ -300,6 +301,18 @@ def test_a_new_chat_is_another_conversation_with_the_same_settings(chat: Chat) -
     assert chat.session.record.conversation not in (None, first)
 
 
+def test_a_new_system_prompt_of_the_settings_is_for_new_conversations(chat: Chat) -> None:
+    chat.session.system_of_new("Be kind.")  # this one has not begun
+    assert chat.session.transcript.blocks[0].text == "Be kind."
+    assert chat.ask("Hi", *plain("a")).messages[0]["content"] == "Be kind."
+    chat.session.system_of_new("Be brief.")
+    assert chat.session.transcript.blocks[0].text == "Be kind."
+    assert chat.ask("More", *plain("b")).messages[0]["content"] == "Be kind."
+    chat.session.begin()
+    assert chat.session.transcript.blocks[0].text == "Be brief."
+    assert chat.ask("Ho", *plain("c")).messages[0]["content"] == "Be brief."
+
+
 # -- the store
 
 
@@ -347,6 +360,34 @@ def test_a_message_without_an_answer_is_offered_again_when_resumed(
     after = Chat(store, script)
     after.session.open(number)
     assert after.view.taken_back == ["Unanswered"] and after.texts == []
+
+
+def test_a_message_that_was_being_read_when_the_program_ended_is_offered_again(
+    store: ConversationStore, script: Script
+) -> None:
+    before = Chat(store, script)
+    before.ask("Hi", *plain("a"))
+    request = before.session.ask("Unanswered")
+    before.session.see(list(before.events(request, Reading(5, 20)))[:2])
+    number = before.session.record.conversation
+    assert number is not None
+    after = Chat(store, script)
+    after.session.open(number)
+    assert after.view.taken_back == ["Unanswered"]
+    assert after.texts == [("user", "Hi"), ("assistant", "a")]
+    assert [text for _, text, _ in saved(after)] == ["Hi", "a"]
+
+
+def test_an_answer_that_ended_without_a_word_stays_when_resumed(
+    store: ConversationStore, script: Script
+) -> None:
+    before = Chat(store, script)
+    before.ask("Hi", *plain(""))
+    number = before.session.record.conversation
+    assert number is not None
+    after = Chat(store, script)
+    after.session.open(number)
+    assert after.texts == [("user", "Hi"), ("assistant", "")] and after.view.taken_back == []
 
 
 def test_an_answer_is_in_the_store_while_it_streams(chat: Chat) -> None:
@@ -405,7 +446,7 @@ def test_a_trace_has_the_answers_that_began_while_it_was_on(chat: Chat, tmp_path
     with TraceReader(path) as reader:
         events = list(reader)
     assert sum(isinstance(event, Finished) for event in events) == 2
-    assert reader.pieces[VOCABULARY.id("a")] == b"a" and VOCABULARY.id("y") not in reader.pieces
+    assert reader.pieces[token_id("a")] == b"a" and token_id("y") not in reader.pieces
 
 
 def test_a_trace_says_how_its_answers_were_made(chat: Chat, tmp_path: Path) -> None:
@@ -428,16 +469,55 @@ def test_a_trace_that_nothing_was_written_to_leaves_no_file(chat: Chat, tmp_path
     assert not path.exists()
 
 
-def test_another_pair_ends_the_trace(chat: Chat, tmp_path: Path) -> None:
-    chat.session.tracing.start(tmp_path / "answers.trace.jsonl")
+def test_another_pair_ends_the_trace_and_says_so(chat: Chat, tmp_path: Path) -> None:
+    path = tmp_path / "answers.trace.jsonl"
+    chat.session.tracing.start(path)
     chat.load(PairSpec("other.gguf", None, {}))
     assert chat.session.tracing.path is None
+    words = f"The trace {path} ends here, because other models are loaded."
+    assert chat.view.notices == [Notice("warning", words)]
+
+
+def test_unloading_ends_the_trace_and_says_so(chat: Chat, tmp_path: Path) -> None:
+    """The same pair comes back in another process, which knows other tokens."""
+    path = tmp_path / "answers.trace.jsonl"
+    chat.session.tracing.start(path)
+    chat.ask("One", *plain("a"))
+    chat.session.unloaded()
+    words = f"The trace {path} ends here, because the models were unloaded."
+    assert chat.view.notices == [Notice("warning", words)]
+    chat.host = FakeHost(SPEC, chat.script)
+    chat.session.loading(SPEC)
+    chat.session.loaded(pair_info(SPEC), chat.host.piece)
+    chat.ask("Two", *plain("b"))
+    assert chat.texts[-1] == ("assistant", "b") and chat.session.state.name == "ready"
+    with TraceReader(path) as reader:
+        assert sum(isinstance(event, Finished) for event in reader) == 1
+
+
+def test_a_trace_that_fails_loses_no_answer(chat: Chat, tmp_path: Path, no_bugs) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "answers.trace.jsonl"
+    chat.session.tracing.start(path)
+    request = chat.session.ask("One")
+
+    def broken(_event: Event) -> None:
+        raise KeyError(7)
+
+    chat.session.tracing._writer.write = broken  # type: ignore[method-assign, union-attr]
+    chat.session.see(list(chat.events(request, *plain("a", "b"))))
+    assert chat.texts[-1] == ("assistant", "ab") and chat.session.state.name == "ready"
+    assert chat.session.tracing.path is None
+    assert [notice.text for notice in chat.view.notices] == [
+        f"The trace {path} ends here. This is a bug in edge-spec: KeyError: 7."
+    ]
+    assert len(no_bugs) == 1
+    no_bugs.clear()
 
 
 def test_notices_of_loading_are_told_once(script: Script, store: ConversationStore) -> None:
     chat = Chat(store, script)
     notice, other = Notice("warning", "Beware."), Notice("info", "Drafting stops.")
-    chat.session.loaded(pair_info(SPEC, notice), VOCABULARY.piece)
+    chat.session.loaded(pair_info(SPEC, notice), chat.host.piece)
     chat.ask("Hi", notice, other, *plain("a"))
     assert chat.view.notices == [notice, other]
 

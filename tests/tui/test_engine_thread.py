@@ -26,6 +26,7 @@ from tests.tui.fake_host import SPEC, Gate, Script, plain
 from tui.chat.engine import EngineThread, Mailbox
 from tui.chat.messages import Crashed, EngineEvents, Failed, Loaded, LoadingProgress
 
+OTHER = PairSpec("other.gguf", None, {})
 REQUEST = ChatRequest(({"role": "user", "content": "Hi"},), Sampling(), Decoding())
 
 
@@ -96,7 +97,7 @@ def test_what_follows_is_gathered_and_nothing_stays_behind(clock: Clock) -> None
 def test_a_message_goes_out_between_the_events_around_it(clock: Clock) -> None:
     box, messages = mailbox(clock)
     box.put(notice("a"))
-    box.put(Failed("x", EngineError("x"), False))
+    box.put(Failed("x", EngineError("x"), None))
     box.put(notice("b"))
     clock.pass_to(101)
     assert heard(messages) == [["a"], "Failed", ["b"]]
@@ -145,6 +146,10 @@ class Listener:
             assert self._news.wait_for(lambda: sum(isinstance(i, kind) for i in self.said) >= count, 5)
 
     @property
+    def loaded(self) -> list[Loaded]:
+        return [item for item in self.said if isinstance(item, Loaded)]
+
+    @property
     def kinds(self) -> list[str]:
         return [type(item).__name__ for item in self.said]
 
@@ -186,7 +191,7 @@ def test_an_error_is_told_after_what_came_before_it(
     listener.until(kind)
     assert listener.kinds == ["Loaded", "Started", "Verified", kind.__name__]
     last = listener.said[-1]
-    assert isinstance(last, Failed | Crashed) and last.error is error and not last.loading
+    assert isinstance(last, Failed | Crashed) and last.error is error and last.load is None
 
 
 def test_a_bug_in_the_engine_is_told_and_logged(listener: Listener, script: Script, no_bugs) -> None:  # type: ignore[no-untyped-def]
@@ -218,11 +223,61 @@ def test_another_pair_closes_the_one_before_and_cancels_its_answer(
     listener.engine.load(SPEC)
     listener.engine.generate(REQUEST)
     assert gate.reached.wait(5)
-    listener.engine.load(PairSpec("other.gguf", None, {}))
+    listener.engine.load(OTHER)
     listener.until(Loaded, 2)
     assert script.num_closed == 1 and [s.target for s in script.specs] == ["target.gguf", "other.gguf"]
     finished = [item for item in listener.said if isinstance(item, Finished)]
     assert [item.reason for item in finished] == ["cancelled"]
+
+
+def test_another_pair_while_one_loads_is_loaded_at_once_and_alone(listener: Listener, script: Script) -> None:
+    gate = Gate()
+    script.loads.append([Loading("target", 0.5), gate, Loading("target", 1.0)])
+    listener.engine.load(SPEC)
+    assert gate.reached.wait(5)
+    listener.engine.load(OTHER)
+    listener.until(Loaded)
+    assert listener.kinds == ["LoadingProgress", "Loaded"]
+    assert [loaded.info.target_file for loaded in listener.loaded] == ["other.gguf"]
+    assert [loaded.load for loaded in listener.loaded] == [listener.engine.newest_load]
+
+
+def test_back_to_the_pair_that_was_loading_first_loads_it_in_a_new_host(
+    listener: Listener, script: Script
+) -> None:
+    gate = Gate()
+    script.loads.append([gate])
+    listener.engine.load(SPEC)
+    assert gate.reached.wait(5)
+    listener.engine.load(OTHER)
+    listener.engine.load(SPEC)
+    listener.until(Loaded)
+    listener.engine.generate(REQUEST)
+    listener.until(Finished)
+    assert listener.kinds[:2] == ["Loaded", "Started"]
+    assert script.specs[0] == script.specs[-1] == SPEC and len(script.specs) > 1
+
+
+def test_the_end_of_a_load_that_came_too_late_is_known_as_such(listener: Listener, script: Script) -> None:
+    """It may lie in the mailbox while another pair is chosen."""
+    listener.engine.load(SPEC)
+    listener.until(Loaded)
+    assert listener.loaded[0].load == listener.engine.newest_load
+    listener.engine.load(OTHER)
+    assert listener.loaded[0].load != listener.engine.newest_load
+
+
+@pytest.mark.parametrize("error", [EngineError("bad"), EngineCrashedError("dead", "SIGKILL")])
+def test_the_error_of_a_load_that_nobody_wants_any_more_is_not_told(
+    listener: Listener, script: Script, error: Exception
+) -> None:
+    gate = Gate(error)
+    script.loads.append([Loading("target", 0.5), gate])
+    listener.engine.load(SPEC)
+    assert gate.reached.wait(5)
+    listener.engine.load(OTHER)
+    listener.until(Loaded)
+    assert listener.kinds == ["LoadingProgress", "Loaded"]
 
 
 def test_closing_in_an_answer_ends_the_thread_and_says_nothing_more(

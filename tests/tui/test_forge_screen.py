@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 
 import edge_spec
-from edge_spec import Cancelled, ForgeRequest, ForgeResult, ForgeStatus, ForgeStep, Loading
+from edge_spec import (
+    Cancelled,
+    ForgeRequest,
+    ForgeResult,
+    ForgeStatus,
+    ForgeStep,
+    Loading,
+    PairEstimate,
+    PairSpec,
+    save_settings,
+)
 from edge_spec.errors import ModelFileError
 from tests.tui.alone import Alone, alone, until
 from tests.tui.conftest import Chat, Chatting
@@ -187,6 +197,39 @@ async def test_the_chat_s_models_are_unloaded_first_and_loaded_again(
         await chat.state("ready")
         assert pairs(script) == [PAIR, PAIR] and chat.texts == ["Hi", "Yes."]
         await chat.ask("And now?")  # the conversation goes on
+
+
+async def test_it_is_measured_as_the_pair_runs(chatting: Chatting, smith: Smith) -> None:
+    async with chatting(threads="2", gpu_layers="3", device_draft="CPU") as chat:
+        await to_forge_screen(chat)
+        await chat.press("enter")
+        await chat.until(lambda: smith.requests)
+        request = smith.requests[0]
+        assert (request.threads, request.gpu_layers, request.draft_device) == (2, 3, "CPU")
+
+
+async def test_the_model_screen_plans_with_the_settings_of_now(
+    chatting: Chatting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned: list[PairSpec] = []
+
+    def estimate(spec: PairSpec) -> PairEstimate:
+        planned.append(spec)
+        return PairEstimate(1, 0, 2, 3, True, "")
+
+    monkeypatch.setattr(edge_spec, "catalogue", list)
+    monkeypatch.setattr(edge_spec, "found_models", list)
+    monkeypatch.setattr(edge_spec, "drafts_for", lambda _target: [])
+    monkeypatch.setattr(edge_spec, "estimate_pair", estimate)
+    async with chatting() as chat:
+        save_settings({"ctx-size": "2048"})
+        chat.screen.settings_saved()
+        await chat.press("f5")
+        await chat.until(lambda: planned)
+        assert planned[0].options["context_size"] == 2048
+        await chat.press("enter")
+        await chat.state("ready")
+        assert chat.session.spec is not None and chat.session.spec.options == planned[0].options
 
 
 async def test_a_load_under_way_is_broken_off_for_it(

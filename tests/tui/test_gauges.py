@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edge_spec import RoundTimings
-from tests.tui.fake_host import SPEC, VOCABULARY, FakeHost, Part, Round, Script, plain
+from tests.tui.fake_host import SPEC, FakeHost, Part, Round, Script, plain
 from tests.tui.test_engine_thread import REQUEST
 from tui.chat.gauges import PlainReference, Speculation, read_gauges, recent_speeds
 from tui.chat.transcript import AnswerFold, Block
@@ -16,8 +16,9 @@ ON = Speculation(True, 3)
 def fold_of(*parts: Part, whole: bool = True) -> AnswerFold:
     script = Script()
     script.answer(list(parts))
-    fold = AnswerFold(Block("model"), VOCABULARY.piece)
-    events = list(FakeHost(SPEC, script).generate(REQUEST))
+    host = FakeHost(SPEC, script)
+    fold = AnswerFold(Block("model"), host.piece)
+    events = list(host.generate(REQUEST))
     for event in events if whole else events[:-1]:
         fold.see(event)
     return fold

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from textual import events
 
+from edge_spec import EngineCrashedError
 from tests.tui.conftest import Chat, Chatting
 from tests.tui.fake_host import Gate, Script, plain, say
 from tui.commands import COMMANDS
@@ -16,6 +17,13 @@ from tui.keys import key_name, resolve_keys
 def top(chat: Chat) -> str:
     """The name of the screen that is in front."""
     return type(chat.app.screen).__name__
+
+
+def kept(chat: Chat) -> list[str]:
+    """What the store has of the conversation."""
+    record = chat.session.record
+    assert record.store is not None and record.conversation is not None
+    return [message.text for message in record.store.load(record.conversation).messages]
 
 
 # -- the prompt
@@ -130,6 +138,59 @@ async def test_ctrl_r_in_an_answer_stops_it_first(chatting: Chatting, script: Sc
         await chat.until(gate.reached.is_set)
         await chat.press("ctrl+r")
         await chat.until(lambda: chat.texts == ["Hi", "Two"] and not chat.session.state.busy)
+
+
+@pytest.mark.parametrize("typed", ["", "half a thought"])
+async def test_ctrl_e_while_a_message_is_read_takes_back_that_message_alone(
+    chatting: Chatting, script: Script, typed: str
+) -> None:
+    gate = Gate()
+    script.answer(plain("One"))
+    script.answer(gate)
+    async with chatting() as chat:
+        await chat.ask("First")
+        await chat.enter("Second")
+        await chat.until(gate.reached.is_set)
+        await chat.type(typed)
+        await chat.press("ctrl+e")
+        await chat.state("ready")
+        assert chat.texts == kept(chat) == ["First", "One"]
+        assert chat.screen.prompt.text == "Second"
+        await chat.press("up")
+        assert chat.screen.prompt.text == (typed or "Second")
+
+
+async def test_ctrl_r_while_a_message_is_read_asks_that_message_again(
+    chatting: Chatting, script: Script
+) -> None:
+    gate = Gate()
+    script.answer(plain("One"))
+    script.answer(gate)
+    script.answer(plain("Two"))
+    async with chatting() as chat:
+        await chat.ask("First")
+        await chat.enter("Second")
+        await chat.until(gate.reached.is_set)
+        await chat.press("ctrl+r")
+        await chat.until(lambda: len(chat.texts) == 4 and not chat.session.state.busy)
+        assert chat.texts == kept(chat) == ["First", "One", "Second", "Two"]
+        assert chat.screen.prompt.text == ""
+
+
+@pytest.mark.parametrize("key", ["ctrl+e", "ctrl+r"])
+async def test_a_crash_before_the_first_token_leaves_the_turn_before_alone(
+    chatting: Chatting, script: Script, key: str
+) -> None:
+    gate = Gate(EngineCrashedError("The engine ended.", None))
+    script.answer(plain("One"))
+    script.answer(gate)
+    async with chatting() as chat:
+        await chat.ask("First")
+        await chat.enter("Second")
+        await chat.until(gate.reached.is_set)
+        await chat.press(key)
+        await chat.state("restarted")
+        assert chat.texts == kept(chat) == ["First", "One"] and chat.screen.prompt.text == "Second"
 
 
 async def test_ctrl_e_puts_the_last_message_into_the_prompt_and_keeps_what_stood_there(

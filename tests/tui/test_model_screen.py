@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from textual.content import Content
 from textual.pilot import Pilot
+from textual.screen import Screen
 from textual.widgets import Input
 
 import edge_spec
@@ -136,8 +137,23 @@ def _is_judged(app: Alone) -> bool:
     return "file" in _keys(app, "drafts")
 
 
+@pytest.mark.parametrize(
+    ("screen", "words"), [(lambda: ModelScreen(None, {}), "#models-plan"), (GetScreen, "#get-words")]
+)
+async def test_a_catalogue_that_cannot_be_read_is_said(
+    own_folders: Path, screen: Callable[[], Screen[Any]], words: str
+) -> None:
+    mine = own_folders / "XDG_CONFIG_HOME" / "edge-spec" / "catalogue.toml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("[models.one\n")
+    async with alone(screen()) as (app, pilot):
+        await until(pilot, lambda: "catalogue.toml" in app.text(words))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.results == [None])
+
+
 async def test_the_pair_in_use_is_highlighted_and_marked(library: Library) -> None:
-    async with alone(ModelScreen(CURRENT)) as (app, pilot):
+    async with alone(ModelScreen(CURRENT, CURRENT.options)) as (app, pilot):
         await until(pilot, lambda: _is_listed(app) and _is_judged(app))
         assert _list(app, "targets").key == f"model {_ref('qwen-1.5b')}"
         assert _list(app, "drafts").key == _ref("qwen-0.5b")
@@ -151,7 +167,7 @@ def _keys(app: Alone, role: str) -> list[str]:
 
 
 async def test_drafts_come_best_first_and_the_others_say_why_not(library: Library) -> None:
-    async with alone(ModelScreen(CURRENT)) as (app, pilot):
+    async with alone(ModelScreen(CURRENT, CURRENT.options)) as (app, pilot):
         await until(pilot, lambda: _is_judged(app))
         names = [Path(key).stem for key in _keys(app, "drafts")]
         assert names == ["qwen-0.5b", "qwen-7b", "none", "forge", "file", "smol", "broken [red]"]
@@ -165,7 +181,7 @@ async def test_drafts_come_best_first_and_the_others_say_why_not(library: Librar
 
 
 async def test_the_words_about_a_pair_are_its_verdict_its_notes_and_the_memory(library: Library) -> None:
-    async with alone(ModelScreen(CURRENT)) as (app, pilot):
+    async with alone(ModelScreen(CURRENT, CURRENT.options)) as (app, pilot):
         await until(pilot, lambda: "it fits" in app.text("#models-plan"))
         words = app.text("#models-plan")
         assert "✓ pairs, with 3 tokens masked: qwen-0.5b drafts for qwen-1.5b" in words
@@ -173,7 +189,7 @@ async def test_the_words_about_a_pair_are_its_verdict_its_notes_and_the_memory(l
 
 
 async def test_enter_takes_the_selection_with_the_options_in_use(library: Library) -> None:
-    async with alone(ModelScreen(CURRENT)) as (app, pilot):
+    async with alone(ModelScreen(CURRENT, CURRENT.options)) as (app, pilot):
         await until(pilot, lambda: _is_listed(app))
         await until(pilot, lambda: _is_judged(app))
         await pilot.press("down")  # qwen-7b
@@ -184,7 +200,7 @@ async def test_enter_takes_the_selection_with_the_options_in_use(library: Librar
 
 
 async def test_without_a_draft(library: Library) -> None:
-    async with alone(ModelScreen(CURRENT)) as (app, pilot):
+    async with alone(ModelScreen(CURRENT, CURRENT.options)) as (app, pilot):
         await until(pilot, lambda: _is_judged(app))
         await pilot.press("tab", "down", "down", "enter")
         await until(pilot, lambda: app.results)
@@ -192,7 +208,7 @@ async def test_without_a_draft(library: Library) -> None:
 
 
 async def test_an_installed_pair_is_its_target_with_its_draft(library: Library) -> None:
-    async with alone(ModelScreen(None)) as (app, pilot):
+    async with alone(ModelScreen(None, {})) as (app, pilot):
         await until(pilot, lambda: _is_listed(app))
         assert _list(app, "targets").key == "pair qwens"
         await pilot.press("enter")
@@ -201,7 +217,7 @@ async def test_an_installed_pair_is_its_target_with_its_draft(library: Library) 
 
 
 async def test_a_pair_that_is_not_here_shows_its_size_and_is_pulled(library: Library) -> None:
-    async with alone(ModelScreen(None)) as (app, pilot):
+    async with alone(ModelScreen(None, {})) as (app, pilot):
         await until(pilot, lambda: _is_listed(app))
         assert "3.0 GB to download" in _row(app, "targets", "pair gemmas")
         await pilot.press("down")
@@ -213,7 +229,7 @@ async def test_a_pair_that_is_not_here_shows_its_size_and_is_pulled(library: Lib
 
 
 async def test_a_damaged_file_says_what_is_wrong_and_is_not_chosen(library: Library) -> None:
-    async with alone(ModelScreen(None)) as (app, pilot):
+    async with alone(ModelScreen(None, {})) as (app, pilot):
         await until(pilot, lambda: _is_listed(app))
         await pilot.press(*"broken")
         await until(pilot, lambda: "broken [red].gguf is truncated" in app.text("#models-plan"))
@@ -223,7 +239,7 @@ async def test_a_damaged_file_says_what_is_wrong_and_is_not_chosen(library: Libr
 
 
 async def test_a_draft_that_does_not_pair_is_not_chosen_and_says_why(library: Library) -> None:
-    async with alone(ModelScreen(CURRENT)) as (app, pilot):
+    async with alone(ModelScreen(CURRENT, CURRENT.options)) as (app, pilot):
         await until(pilot, lambda: _is_judged(app))
         await pilot.press("tab", *"smol", "enter")
         await until(pilot, lambda: "cannot draft for" in app.text("#models-plan"))
@@ -235,7 +251,7 @@ async def test_a_draft_that_does_not_pair_is_not_chosen_and_says_why(library: Li
 
 async def test_memory_that_does_not_suffice_is_said_with_advice_and_does_not_forbid(library: Library) -> None:
     library.estimate = TIGHT
-    async with alone(ModelScreen(CURRENT)) as (app, pilot):
+    async with alone(ModelScreen(CURRENT, CURRENT.options)) as (app, pilot):
         await until(pilot, lambda: "is freed first." in app.text("#models-plan").replace("\n", " "))
         words = app.text("#models-plan").replace("\n", " ")
         assert "it does not fit. Choose a smaller one. What is loaded now is freed first." in words
@@ -246,7 +262,7 @@ async def test_memory_that_does_not_suffice_is_said_with_advice_and_does_not_for
 
 
 async def test_letters_filter_and_escape_first_takes_them_back(library: Library) -> None:
-    async with alone(ModelScreen(CURRENT)) as (app, pilot):
+    async with alone(ModelScreen(CURRENT, CURRENT.options)) as (app, pilot):
         await until(pilot, lambda: _is_listed(app))
         everything = _keys(app, "targets")
         await pilot.press(*"7b")
@@ -262,7 +278,7 @@ async def test_letters_filter_and_escape_first_takes_them_back(library: Library)
 async def test_keys_work_while_files_are_looked_at(library: Library) -> None:
     library.models = [_model(f"model-{number:03}", 10**9 + number) for number in range(200)]
     library.open.clear()  # whoever reads a header now waits
-    async with alone(ModelScreen(None)) as (app, pilot):
+    async with alone(ModelScreen(None, {})) as (app, pilot):
         await until(pilot, lambda: _is_listed(app))
         await pilot.pause(0.3)
         await pilot.press("end", "up", "up")
@@ -278,7 +294,7 @@ async def test_keys_work_while_files_are_looked_at(library: Library) -> None:
 
 async def test_what_was_found_out_late_is_of_the_target_that_is_highlighted(library: Library) -> None:
     library.open.clear()
-    async with alone(ModelScreen(CURRENT)) as (app, pilot):
+    async with alone(ModelScreen(CURRENT, CURRENT.options)) as (app, pilot):
         await until(pilot, lambda: _is_listed(app))
         await pilot.press("end", "up", "up", "up")
         assert _list(app, "targets").key == f"model {_ref('smol')}"
@@ -294,7 +310,7 @@ async def test_what_was_found_out_late_is_of_the_target_that_is_highlighted(libr
 
 async def test_enter_counts_while_drafts_are_still_looked_for(library: Library) -> None:
     library.open.clear()
-    async with alone(ModelScreen(CURRENT)) as (app, pilot):
+    async with alone(ModelScreen(CURRENT, CURRENT.options)) as (app, pilot):
         await until(pilot, lambda: _is_listed(app))
         await pilot.press("enter")
         await pilot.pause(0.3)
@@ -307,7 +323,7 @@ async def test_enter_counts_while_drafts_are_still_looked_for(library: Library) 
 async def test_pairs_can_be_chosen_while_the_store_is_still_read(library: Library) -> None:
     library.is_slow = True
     library.open.clear()
-    async with alone(ModelScreen(None)) as (app, pilot):
+    async with alone(ModelScreen(None, {})) as (app, pilot):
         await until(pilot, lambda: _keys(app, "targets") == ["pair qwens", "pair gemmas", "reading"])
         assert _keys(app, "drafts") == ["qwen-0.5b"]
         await pilot.press("enter")
@@ -320,7 +336,7 @@ async def test_pairs_can_be_chosen_while_the_store_is_still_read(library: Librar
 async def test_enter_counts_when_the_store_has_been_read_in_between(library: Library) -> None:
     library.is_slow = True
     library.open.clear()
-    async with alone(ModelScreen(CURRENT)) as (app, pilot):
+    async with alone(ModelScreen(CURRENT, CURRENT.options)) as (app, pilot):
         await until(pilot, lambda: "reading" in _keys(app, "targets"))
         await pilot.press("enter")
         app.screen.post_message(ModelScreen.Listed([HERE, AWAY], library.models))
@@ -333,7 +349,7 @@ async def test_enter_counts_when_the_store_has_been_read_in_between(library: Lib
 async def test_what_was_highlighted_stays_so_when_the_store_has_been_read(library: Library) -> None:
     library.is_slow = True
     library.open.clear()
-    async with alone(ModelScreen(CURRENT)) as (app, pilot):
+    async with alone(ModelScreen(CURRENT, CURRENT.options)) as (app, pilot):
         await until(pilot, lambda: "reading" in _keys(app, "targets"))
         await pilot.press("down")
         library.open.set()
@@ -343,7 +359,7 @@ async def test_what_was_highlighted_stays_so_when_the_store_has_been_read(librar
 
 async def test_a_file_from_elsewhere_can_be_the_target(library: Library, tmp_path: Path) -> None:
     (tmp_path / "own.gguf").write_bytes(b"x")
-    async with alone(ModelScreen(CURRENT)) as (app, pilot):
+    async with alone(ModelScreen(CURRENT, CURRENT.options)) as (app, pilot):
         await until(pilot, lambda: _is_listed(app))
         await pilot.press("end", "enter")
         await _type_path(app, pilot, tmp_path / "own.gguf")
@@ -357,7 +373,7 @@ async def test_a_file_from_elsewhere_can_be_the_target(library: Library, tmp_pat
 async def test_a_file_from_elsewhere_can_be_the_draft_if_it_pairs(library: Library, tmp_path: Path) -> None:
     for name in ("own.gguf", "smol-own.gguf"):
         (tmp_path / name).write_bytes(b"x")
-    async with alone(ModelScreen(CURRENT)) as (app, pilot):
+    async with alone(ModelScreen(CURRENT, CURRENT.options)) as (app, pilot):
         await until(pilot, lambda: _is_judged(app))
         await pilot.press("tab", *"another", "enter")
         await _type_path(app, pilot, tmp_path / "smol-own.gguf")
@@ -377,14 +393,14 @@ async def _type_path(app: Alone, pilot: Pilot[None], path: Path) -> None:
 
 
 async def test_a_current_model_outside_the_store_is_listed(library: Library) -> None:
-    async with alone(ModelScreen(PairSpec("/elsewhere/own.gguf", None, {}))) as (app, pilot):
+    async with alone(ModelScreen(PairSpec("/elsewhere/own.gguf", None, {}), {})) as (app, pilot):
         await until(pilot, lambda: _is_listed(app))
         assert _list(app, "targets").key == "model /elsewhere/own.gguf"
         assert "in use" in _row(app, "targets", "model /elsewhere/own.gguf")
 
 
 async def test_a_click_moves_and_a_second_click_chooses(library: Library) -> None:
-    async with alone(ModelScreen(CURRENT)) as (app, pilot):
+    async with alone(ModelScreen(CURRENT, CURRENT.options)) as (app, pilot):
         await until(pilot, lambda: _is_listed(app))
         await pilot.click("#targets", offset=(5, 2))  # the second row, "gemmas", has two lines
         await pilot.pause()
@@ -403,7 +419,7 @@ async def test_a_model_got_by_its_name_is_highlighted_then(
 ) -> None:
     preview = PullPreview(("me/new-GGUF:Q4_0",), 7, 7, None, ())
     monkeypatch.setattr(edge_spec, "preview_pull", lambda _name, _cancelled: preview)
-    async with alone(ModelScreen(CURRENT)) as (app, pilot):
+    async with alone(ModelScreen(CURRENT, CURRENT.options)) as (app, pilot):
         await until(pilot, lambda: _is_judged(app))
         await pilot.press("alt+u")
         await until(pilot, lambda: isinstance(app.screen, GetScreen))
@@ -417,7 +433,7 @@ async def test_a_model_got_by_its_name_is_highlighted_then(
 
 
 async def test_the_row_for_getting_a_model_does_what_its_key_does(library: Library) -> None:
-    async with alone(ModelScreen(CURRENT)) as (app, pilot):
+    async with alone(ModelScreen(CURRENT, CURRENT.options)) as (app, pilot):
         await until(pilot, lambda: _is_judged(app))
         await pilot.press("end", "up", "enter")
         await until(pilot, lambda: isinstance(app.screen, GetScreen))
@@ -446,7 +462,7 @@ def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def test_real_files_are_judged_and_planned(real: Path) -> None:
-    async with alone(ModelScreen(PairSpec("target", "draft", {})), (120, 36)) as (app, pilot):
+    async with alone(ModelScreen(PairSpec("target", "draft", {}), {}), (120, 36)) as (app, pilot):
         await until(pilot, lambda: _is_judged(app))
         assert _list(app, "targets").key == f"model {real / 'target.gguf'}"
         names = [Path(key).stem for key in _keys(app, "drafts")]
@@ -472,7 +488,7 @@ async def test_a_tight_plan_says_what_to_lower_and_what_that_saves(
     machine = Machine(available=60 << 20, total=8 << 30)
     monkeypatch.setattr(library, "this_machine", lambda: machine)
     spec = PairSpec("target", "draft", {"context_size": 131_072})
-    async with alone(ModelScreen(spec), (120, 36)) as (app, pilot):
+    async with alone(ModelScreen(spec, spec.options), (120, 36)) as (app, pilot):
         await until(pilot, lambda: "What is loaded now is freed first." in app.text("#models-plan"))
         words = app.text("#models-plan")
         assert "saves" in words and "(-c " in words and "leave the draft out" in words
@@ -490,7 +506,7 @@ async def test_a_tight_plan_says_what_to_lower_and_what_that_saves(
 async def test_a_loaded_pair_without_a_name_in_the_store_is_kept(real: Path, tmp_path: Path) -> None:
     outside = make_gguf(tmp_path / "outside.gguf", layers=1)
     spec = PairSpec(str(real / "target.gguf"), str(outside), {})
-    async with alone(ModelScreen(spec)) as (app, pilot):
+    async with alone(ModelScreen(spec, spec.options)) as (app, pilot):
         await until(pilot, lambda: _is_judged(app))
         assert _list(app, "drafts").key == str(outside)
         assert "in use" in _row(app, "drafts", str(outside))

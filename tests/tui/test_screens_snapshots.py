@@ -149,7 +149,7 @@ async def replay_inspecting(app: Alone, pilot: Pilot[None]) -> None:
 SCREENS: dict[Ready, Callable[[Path], Screen[Any]]] = {
     first_run: lambda _path: FirstRunScreen(),
     pull_failed: lambda _path: PullScreen(["starter"]),
-    models: lambda _path: ModelScreen(PairSpec("qwen-1.5b", "qwen-0.5b", {})),
+    models: lambda _path: ModelScreen(PairSpec("qwen-1.5b", "qwen-0.5b", {}), {}),
     forged: lambda _path: ForgeScreen(of_model(MODELS[1]), of_model(MODELS[0])),
     replay: ReplayScreen,
     replay_inspecting: ReplayScreen,

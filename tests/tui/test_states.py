@@ -44,6 +44,25 @@ async def test_one_can_type_and_send_while_it_loads(chatting: Chatting, script: 
         assert chat.screen.prompt.text == ""
 
 
+async def test_a_message_typed_ahead_is_for_the_pair_that_was_chosen_last(
+    chatting: Chatting, script: Script
+) -> None:
+    gate, other = Gate(), Gate()
+    script.loads += [[gate], [other]]
+    script.answer(plain("Hello"))
+    async with chatting(loaded=False) as chat:
+        await chat.until(gate.reached.is_set)
+        await chat.enter("Hi")
+        assert chat.session.spec is not None
+        chat.screen.load(PairSpec("other.gguf", None, {}))
+        gate.open()
+        await chat.until(other.reached.is_set)
+        assert chat.session.info is None and not script.requests
+        other.open()
+        await chat.until(lambda: chat.texts == ["Hi", "Hello"])
+        assert chat.session.info is not None and chat.session.info.target_file == "other.gguf"
+
+
 async def test_what_is_changed_after_enter_waits_for_another_enter(
     chatting: Chatting, script: Script
 ) -> None:

@@ -110,10 +110,28 @@ class Actions:
             self._say(f"{screen.key('quit')} quits.")
 
     def regenerate(self, _argument: str) -> None:
-        self._when_idle(lambda: self._screen.send(self._screen.session.regenerate()))
+        session = self._screen.session
+        message = session.last_message
+
+        def again() -> None:
+            if message is None or message in session.turns:
+                self._screen.send(session.regenerate())
+            else:  # it was stopped before its first token, and was taken back
+                self._ask_again(message.block.text)
+
+        self._when_idle(again)
 
     def edit(self, _argument: str) -> None:
-        self._when_idle(lambda: self._screen.put_into_prompt(self._screen.session.edit()))
+        screen, session = self._screen, self._screen.session
+        message = session.last_message
+
+        def take() -> None:
+            if message is None or message in session.turns:
+                screen.put_into_prompt(session.edit())
+            elif screen.prompt.text != message.block.text:  # taken back, beside what was being typed
+                screen.put_into_prompt(message.block.text)
+
+        self._when_idle(take)
 
     def copy(self, _argument: str) -> None:
         answer = self._screen.session.last_answer
@@ -246,12 +264,13 @@ class Actions:
 
         def chosen(pair: PairSpec | None) -> None:
             if pair is not None:
-                self._load(replace(pair, options=self._screen.settings.load_options()))
+                self._load(pair)
             elif was_loaded:
                 self._load_again()
 
         current = spec if spec.target else None
-        self._screen.app.push_screen(ModelScreen(current, self._screen, self._screen.key), chosen)
+        options = self._screen.settings.load_options()
+        self._screen.app.push_screen(ModelScreen(current, options, self._screen, self._screen.key), chosen)
 
     def pull(self, argument: str) -> None:
         from tui.screens.get import GetScreen
@@ -279,7 +298,8 @@ class Actions:
                 self._load_again()
 
         draft = of_ref(spec.draft) if spec.draft is not None else None
-        self._screen.app.push_screen(ForgeScreen(of_ref(spec.target), draft, self._screen), forged)
+        screen = ForgeScreen(of_ref(spec.target), draft, self._screen, spec.options)
+        self._screen.app.push_screen(screen, forged)
 
     def draft(self, argument: str) -> None:
         spec = self._spec()
@@ -397,6 +417,14 @@ class Actions:
             self._stop_answer()
         else:
             self._try(do)
+
+    def _ask_again(self, text: str) -> None:
+        """Ask what was taken back into the prompt, or beside it."""
+        request = self._screen.session.ask(text)
+        if self._screen.prompt.text == text:
+            self._screen.clear_prompt()
+        self._screen.send(request)
+        self._say("Your message is asked again.")
 
     def _stop_answer(self) -> None:
         self._screen.session.stop()

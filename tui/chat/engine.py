@@ -105,6 +105,9 @@ class EngineThread:
     """One `Host` at a time and the thread that talks to it.
 
     `load`, `generate`, `unload` and `close` return at once; `cancel` reaches a job that is under way.
+    Whatever was wanted last counts: a load in whose place something else was wanted is broken off, and
+    no more is said of it. What was said of it before may still lie in the mailbox, so messages have the
+    load's number, to be compared with `newest_load`.
     """
 
     def __init__(self, mailbox: Mailbox, make_host: Callable[[PairSpec], Host] = EngineHost) -> None:
@@ -112,32 +115,43 @@ class EngineThread:
         self._make_host = make_host
         self._host: Host | None = None
         self._spec: PairSpec | None = None
+        self._wanted: PairSpec | None = None
+        self._newest_load = 0
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._closed = threading.Event()
-        self._unloading = threading.Event()
         # Not one of Python's pool: those are waited for at exit, and a load may take long.
         self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
+    @property
+    def newest_load(self) -> int:
+        """The number of the last load that was asked for; unloading has one too."""
+        return self._newest_load
+
     def load(self, spec: PairSpec) -> None:
-        """Load a pair in the place of the one before; an answer under way is cancelled."""
+        """Load a pair in the place of the one before; an answer or a load under way is broken off."""
         self.cancel()
-        self._jobs.put(lambda: self._load(spec))
+        host = self._host
+        if spec != self._wanted:
+            self._want(spec)
+            if host is not None and host.info is None:
+                self._end(host)
+        load = self._newest_load
+        self._jobs.put(lambda: self._load(spec, load))
 
     def generate(self, request: ChatRequest) -> None:
         """Answer a request with the pair that is loaded."""
-        self._jobs.put(lambda: self._generate(request))
+        load = self._newest_load
+        self._jobs.put(lambda: self._generate(request, load))
 
     def unload(self) -> None:
         """End the engine, which frees its memory; a load that is under way is broken off."""
-        self._unloading.set()
+        self._want(None)
         self._jobs.put(self._unload)
-        host = self._host
-        if host is not None:
-            # Ending a process may take a moment, and this is the interface's thread.
-            threading.Thread(target=host.close, name="unload", daemon=True).start()
+        if self._host is not None:
+            self._end(self._host)
 
     def cancel(self) -> None:
         """Stop the answer that is being given; it still ends with `Finished`."""
@@ -151,61 +165,79 @@ class EngineThread:
         if self._host is not None:
             self._host.close()
 
+    def _want(self, spec: PairSpec | None) -> None:
+        self._wanted = spec
+        self._newest_load += 1
+
+    def _end(self, host: Host) -> None:
+        """End what the engine's thread waits for, which then drops the host."""
+        # Ending a process may take a moment, and this is the interface's thread.
+        threading.Thread(target=host.close, name="unload", daemon=True).start()
+
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None and not self._closed.is_set():
             job()
         if self._host is not None:
             self._host.close()
 
-    def _load(self, spec: PairSpec) -> None:
-        if self._unloading.is_set():
-            return  # it was broken off before it began
+    def _load(self, spec: PairSpec, load: int) -> None:
+        is_wanted = load == self._newest_load
+        # The host of the same pair is asked again, for after a crash it knows what it knew; but not
+        # if another pair was wanted in between: then it may have been ended.
+        if spec != self._spec or not is_wanted:
+            self._drop()
+        if not is_wanted:
+            return
         try:
-            # The host of the same pair is asked again, for after a crash it knows what it knew.
-            if self._host is None or spec != self._spec:
-                if self._host is not None:
-                    self._host.close()
+            if self._host is None:
                 self._host, self._spec = self._make_host(spec), spec
             loading = self._host.load()
             while True:
                 try:
                     progress = next(loading)
                 except StopIteration as done:
-                    self._say(Loaded(done.value, self._host.piece))
+                    self._say_of(load, Loaded(done.value, self._host.piece, load))
                     return
-                self._say(LoadingProgress(progress.model, progress.fraction))
+                self._say_of(load, LoadingProgress(progress.model, progress.fraction, load))
         except Exception as error:
-            self._fail(error, loading=True)
+            if load == self._newest_load:
+                self._say(self._failure(error, load))
 
     def _unload(self) -> None:
+        self._drop()
+        self._say(Unloaded())
+
+    def _drop(self) -> None:
         if self._host is not None:
             self._host.close()
         self._host = self._spec = None
-        self._unloading.clear()
-        self._say(Unloaded())
 
-    def _generate(self, request: ChatRequest) -> None:
+    def _generate(self, request: ChatRequest, load: int) -> None:
         assert self._host is not None, "a pair was loaded"
         try:
             for event in self._host.generate(request):
                 self._say(event)
+        except Cancelled as error:
+            if load == self._newest_load:
+                self._say(self._failure(error, None))
         except Exception as error:
-            self._fail(error, loading=False)
+            self._say(self._failure(error, None))
 
-    def _fail(self, error: Exception, *, loading: bool) -> None:
+    def _failure(self, error: Exception, load: int | None) -> Failed | Crashed:
         match error:
             case EngineCrashedError():
-                self._say(Crashed(error, loading))
+                return Crashed(error, load)
             case EdgeSpecError():
-                self._say(Failed(str(error), error, loading))
-            case Cancelled() if self._unloading.is_set():
-                pass
+                return Failed(str(error), error, load)
             case Cancelled():
-                self._say(Failed("It was cancelled.", error, loading))
-            case _:
-                _log.error("the engine's thread failed", exc_info=error)
-                words = f"This is a bug in edge-spec: {type(error).__name__}: {error}".rstrip(".")
-                self._say(Failed(f"{words}.", error, loading))
+                return Failed("It was cancelled.", error, load)
+        _log.error("the engine's thread failed", exc_info=error)
+        words = f"This is a bug in edge-spec: {type(error).__name__}: {error}".rstrip(".")
+        return Failed(f"{words}.", error, load)
+
+    def _say_of(self, load: int, item: Message) -> None:
+        if load == self._newest_load:
+            self._say(item)
 
     def _say(self, item: Event | Message) -> None:
         if not self._closed.is_set():

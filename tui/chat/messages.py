@@ -1,4 +1,8 @@
-"""What the engine's thread tells the interface. Each arrives on the interface's own thread."""
+"""What the engine's thread tells the interface. Each arrives on the interface's own thread.
+
+`load` is the number of the load that a message is about. When that is not the engine's newest any
+more, another pair was chosen before the message arrived, and it is about nothing that is there.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ class LoadingProgress(Message, bubble=False):
 
     model: str
     fraction: float
+    load: int
 
 
 @dataclass
@@ -24,6 +29,7 @@ class Loaded(Message, bubble=False):
 
     info: PairInfo
     piece: Callable[[int], bytes]
+    load: int
 
 
 @dataclass
@@ -40,16 +46,16 @@ class EngineEvents(Message, bubble=False):
 
 @dataclass
 class Failed(Message, bubble=False):
-    """Loading or an answer ended with an error; `words` is its sentence for the user."""
+    """Loading ended with an error, or an answer, if `load` is None; `words` is for the user."""
 
     words: str
     error: Exception
-    loading: bool
+    load: int | None
 
 
 @dataclass
 class Crashed(Message, bubble=False):
-    """The engine's process died; nothing is loaded any more."""
+    """The engine's process died, in a load or in an answer (None); nothing is loaded any more."""
 
     error: EngineCrashedError
-    loading: bool
+    load: int | None

@@ -12,7 +12,6 @@ from typing import Final, Literal, Protocol
 
 from edge_spec import (
     ChatRequest,
-    EdgeSpecError,
     EngineCrashedError,
     Event,
     Finished,
@@ -88,7 +87,7 @@ class ChatSession:
     def __init__(self, settings: ChatSettings, record: Record, view: SessionView) -> None:
         self.settings = settings
         self.record = record
-        self.tracing = Tracing()
+        self.tracing = Tracing(view.tell)
         self.transcript = Transcript()
         self.turns: list[Turn] = []
         self.fold: AnswerFold | None = None
@@ -98,6 +97,7 @@ class ChatSession:
         self.inspecting = False
         self.num_alternatives = 0
         self._view = view
+        self._system_of_new: str | None = None  # for the next conversation, if it was changed
         self._piece: Piece | None = None
         self._plain = PlainReference()
         self._text = TextStream(_no_piece)
@@ -108,6 +108,11 @@ class ChatSession:
     @property
     def last_answer(self) -> Turn | None:
         return next((turn for turn in reversed(self.turns) if turn.role == "assistant"), None)
+
+    @property
+    def last_message(self) -> Turn | None:
+        """The user's last."""
+        return next((turn for turn in reversed(self.turns) if turn.role == "user"), None)
 
     def turn_of(self, block: int) -> Turn | None:
         """The turn that the transcript's block is, or None for a note."""
@@ -188,18 +193,19 @@ class ChatSession:
     def edit(self) -> str:
         """Take back the last message and its answer; return its text for the prompt. Raises UsageError."""
         self._check_idle()
-        keep = next((i for i in reversed(range(len(self.turns))) if self.turns[i].role == "user"), None)
-        if keep is None:
+        message = self.last_message
+        if message is None:
             raise UsageError("There is no message yet that could be edited.")
-        text = self.turns[keep].block.text
-        self._cut(keep)
-        return text
+        self._cut(self.turns.index(message))
+        return message.block.text
 
     def begin(self) -> None:
         """A new conversation, with the same models and settings."""
         self._check_idle()
         self.record.leave()
         self.turns, self.fold = [], None
+        if self._system_of_new is not None:
+            self.settings.system, self._system_of_new = self._system_of_new, None
         self._begin_transcript()
         self._settle()
         self._view.show_transcript(self.transcript)
@@ -222,6 +228,8 @@ class ChatSession:
                     turn.ids = ()
             self.turns.append(turn)
             self.transcript.blocks.append(turn.block)
+        if self.turns and not (self.turns[-1].block.text or self.turns[-1].block.token_ids):
+            self.transcript.blocks.remove(self.turns.pop().block)  # an answer that never had a token
         self._settle()
         self._view.show_transcript(self.transcript)
         if self.turns and self.turns[-1].role == "user":  # the program ended before its answer began
@@ -240,6 +248,13 @@ class ChatSession:
             self.transcript.blocks.insert(0, Block.of_text("system", text))
         self._view.show_transcript(self.transcript)
 
+    def system_of_new(self, text: str) -> None:
+        """Conversations that begin from now on have this system prompt; one with messages keeps its own."""
+        if self.turns:
+            self._system_of_new = text
+        else:
+            self.set_system(text)
+
     def note(self, text: str) -> None:
         """Say something in the transcript that is no part of the conversation."""
         self._append(Block.of_text("note", text))
@@ -255,7 +270,7 @@ class ChatSession:
         """A pair is being loaded, in the place of any other."""
         if self.spec != spec:
             self._plain = PlainReference()
-            self.tracing.end()
+            self.tracing.end_for("other models are loaded")
             if not self._is_target(spec):
                 self._forget_ids()
         self.spec, self.info = spec, None
@@ -277,6 +292,7 @@ class ChatSession:
     def unloaded(self) -> None:
         """The models were freed; the conversation stays, and what they read of it has to be read again."""
         self.info = None
+        self.tracing.end_for("the models were unloaded")
         self.state = State("empty")
 
     def failed(self, words: str, *, loading: bool, full: bool = False) -> None:
@@ -309,7 +325,7 @@ class ChatSession:
             return
         first: int | None = None
         for event in events:
-            self._trace(event)
+            self.tracing.see(event)
             changed = fold.see(event)
             if changed is not None:
                 first = changed if first is None else min(first, changed)
@@ -372,10 +388,10 @@ class ChatSession:
 
     def _take_back(self) -> None:
         """The last message got no answer: it goes back to where it came from."""
-        last = next(i for i in reversed(range(len(self.turns))) if self.turns[i].role == "user")
-        text = self.turns[last].block.text
-        self._cut(last)
-        self._view.take_back(text)
+        message = self.last_message
+        assert message is not None
+        self._cut(self.turns.index(message))
+        self._view.take_back(message.block.text)
 
     def _request(self) -> ChatRequest:
         """What is asked now; from here on the answer is the last turn."""
@@ -393,10 +409,7 @@ class ChatSession:
         self.state = State("reading")
         header = self.info.header
         header = replace(header, settings={**header.settings, **self.settings.used()})
-        try:
-            self.tracing.answer(header, self._piece)
-        except EdgeSpecError as error:
-            self._view.tell(Notice("warning", str(error)))
+        self.tracing.answer(header, self._piece)
         inspect = self.num_alternatives or (NUM_INSPECTED if self.inspecting else 0)
         return ChatRequest(tuple(messages), self.settings.sampling, decoding, inspect, history)
 
@@ -418,12 +431,6 @@ class ChatSession:
         if known is None:
             return None
         return History(self.turns.index(known) + 1 + bool(self.settings.system), known.ids)
-
-    def _trace(self, event: Event) -> None:
-        try:
-            self.tracing.see(event)
-        except EdgeSpecError as error:
-            self._view.tell(Notice("warning", str(error)))
 
     def _break_off(self, reason: str) -> None:
         """The answer, if there is one, will not go on; what there is of it is kept."""

@@ -11,10 +11,22 @@ from edge_spec import SETTINGS, Decoding, Sampling, Setting, SettingError, Setti
 _UNSET: Final = ("none", "default", "auto")
 
 
+_TOGETHER: Final = {"drafter": "drafter", "draft-min": "draft_min", "coupling": "coupling"}
+"""Settings of an answer that are judged only with the others, with their fields of Decoding."""
+
+
 def _rows() -> dict[str, Setting]:
     """The settings of one answer by name: those that Sampling and Decoding check."""
-    classes = (Sampling, Decoding)
-    return {name: row for name, row in SETTINGS.items() if row.field is not None and row.field[0] in classes}
+    return {
+        name: row
+        for name, row in SETTINGS.items()
+        if name in _TOGETHER or (row.field is not None and row.field[0] in (Sampling, Decoding))
+    }
+
+
+def _field(row: Setting) -> tuple[type, str]:
+    """The class and the field that a setting fills."""
+    return row.field or (Decoding, _TOGETHER[row.name])
 
 
 @dataclass(slots=True, eq=False)
@@ -76,36 +88,43 @@ class ChatSettings:
 
     def restore(self, plain: Mapping[str, Any]) -> None:
         """Take over what `plain()` gave; a value that is no longer understood is left alone."""
-        rows = _rows()
-        for name, value in plain.items():
-            if name in rows:
+        for name, row in _rows().items():  # in this order: the drafter comes before its K
+            if name in plain:
                 try:
-                    self._put(rows[name], _frozen(value))
+                    self._put(row, _frozen(plain[name]))
                 except (SettingError, TypeError):
                     continue
         if plain.get("speculating") is False:
             self.speculating = False
 
     def take_changes(self, before: Settings, after: Settings) -> None:
-        """The settings file was changed: what is new in it holds here, the rest stays as it is."""
-        rows = _rows()
-        changed = {name: after[name] for name in rows if after[name] != before[name]}
-        self.restore(changed)
-        if after["system"] != before["system"]:
-            self.system = after["system"] or ""
+        """The settings file was changed: what is new in it holds here, the rest stays as it is.
+
+        The system prompt belongs to a conversation, and is not taken. Raises SettingError for what
+        does not go with the rest; all before it holds then.
+        """
+        changed = {name: row for name, row in _rows().items() if after[name] != before[name]}
+        if changed.pop("drafter", None) or changed.pop("draft-max", None):
+            changed.pop("draft-max", None)
+            self._draft_as(after.decoding())  # each is chosen by the other where it is not given
+        last = changed.pop("draft-min", None)
+        for name, row in changed.items():
+            self._put(row, after[name])
+        if last is not None:
+            self._put(last, after[last.name])
 
     def _get(self, row: Setting) -> Any:
-        assert row.field is not None
-        cls, field = row.field
+        cls, field = _field(row)
         if row.name == "draft-max" and self.decoding.drafter == "auto":
             return None
         return getattr(self.sampling if cls is Sampling else self.decoding, field)
 
     def _put(self, row: Setting, value: Any) -> None:
-        assert row.field is not None
-        cls, field = row.field
+        cls, field = _field(row)
         if cls is Sampling:
             self.sampling = replace(self.sampling, **{field: value})
+        elif row.name == "drafter":
+            self._draft_as(Decoding(draft_max=0) if value == "none" else Decoding(drafter=value))
         elif row.name == "draft-max":
             self.decoding = self.decoding.with_length(value)
             self.speculating = True
@@ -113,6 +132,14 @@ class ChatSettings:
                 self._stop_drafting()
         else:
             self.decoding = replace(self.decoding, **{field: value})
+
+    def _draft_as(self, decoding: Decoding) -> None:
+        """Take drafter and K from another, and as much of the own least length as goes with them."""
+        k, least = decoding.draft_max, min(self.decoding.draft_min, decoding.draft_max)
+        self.decoding = replace(self.decoding, drafter=decoding.drafter, draft_max=k, draft_min=least)
+        self.speculating = True
+        if k == 0:
+            self._stop_drafting()
 
     def _stop_drafting(self) -> None:
         self.speculating = False

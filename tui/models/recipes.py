@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from edge_spec import ForgeRequest, ForgeResult, ForgeStep, size_text
 
@@ -33,6 +33,7 @@ LAYERS: Final[tuple[tuple[Value, str], ...]] = (
     (None, "without those whose absence pays (takes longest)"),
     *((number, f"without {number}") for number in (1, 2, 4, 6, 8)),
 )
+_RUNNING: Final = ("threads", "threads_batch", "gpu_layers", "draft_gpu_layers", "device", "draft_device")
 _ROWS: Final = (("Weights", WEIGHTS), ("Vocabulary", TOKENS), ("Layers", LAYERS))
 
 
@@ -60,10 +61,12 @@ class RecipeForm:
         """The next value of a row, or the one before; round the ends."""
         self.chosen[row] = (self.chosen[row] + step) % len(_ROWS[row][1])
 
-    def request(self, target: str, draft: str | None) -> ForgeRequest:
+    def request(self, target: str, draft: str | None, options: Mapping[str, Any]) -> ForgeRequest:
+        """What is to be made, measured as it will run with the `options` of `load_pair`."""
         kind, tokens, layers = (values[i][0] for (_, values), i in zip(_ROWS, self.chosen, strict=True))
         assert isinstance(kind, str) and not isinstance(tokens, str) and not isinstance(layers, str)
-        return ForgeRequest(target, None if self.itself else draft, kind, tokens, layers)
+        running = {name: options[name] for name in _RUNNING if name in options}
+        return ForgeRequest(target, None if self.itself else draft, kind, tokens, layers, **running)
 
 
 def steps_table(steps: Sequence[ForgeStep], *, over: bool) -> list[tuple[str, bool]]:

@@ -19,7 +19,16 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Footer, TextArea
 
-from edge_spec import ChatRequest, EdgeSpecError, Notice, PairSpec, PromptTooLongError, Settings, harmless
+from edge_spec import (
+    ChatRequest,
+    EdgeSpecError,
+    Notice,
+    PairSpec,
+    PromptTooLongError,
+    SettingError,
+    Settings,
+    harmless,
+)
 from tui.chat.actions import Actions
 from tui.chat.engine import EngineThread, Host, Mailbox
 from tui.chat.messages import Crashed, EngineEvents, Failed, Loaded, LoadingProgress, Unloaded
@@ -266,7 +275,12 @@ class ChatScreen(Screen[None]):
         self.settings = after
         use_theme(self.app, after["theme"])
         self._use_keys(resolve_keys({name: value.value for name, value in after.keys.items()}))
-        self.session.settings.take_changes(before, after)
+        try:
+            self.session.settings.take_changes(before, after)
+        except SettingError as error:
+            self.tell(Notice("warning", str(error)))
+        if after["system"] != before["system"]:
+            self.session.system_of_new(after["system"] or "")
         self.session.num_alternatives = after["inspect"]
         self.tokens.show_rejected, self.tokens.glyphs = after["rejected"], after["glyphs"]
         if after["rendered"] != before["rendered"]:
@@ -321,6 +335,8 @@ class ChatScreen(Screen[None]):
     @on(LoadingProgress)
     @guarded
     def _loading(self, event: LoadingProgress) -> None:
+        if event.load != self.engine.newest_load:
+            return
         assert self.session.spec is not None
         self.session.loading(self.session.spec, event.model, (round(100 * event.fraction), 100))
         self.show_state()
@@ -328,6 +344,8 @@ class ChatScreen(Screen[None]):
     @on(Loaded)
     @guarded
     def _loaded(self, event: Loaded) -> None:
+        if event.load != self.engine.newest_load:
+            return
         self.session.loaded(event.info, event.piece)
         self.show_all()
         if self._send_when_loaded:
@@ -351,17 +369,21 @@ class ChatScreen(Screen[None]):
     @on(Failed)
     @guarded
     def _failed(self, event: Failed) -> None:
+        if event.load not in (None, self.engine.newest_load):
+            return
         full = isinstance(event.error, PromptTooLongError)
-        self.session.failed(event.words, loading=event.loading, full=full)
+        self.session.failed(event.words, loading=event.load is not None, full=full)
         self.show_all()
         self.actions.now_idle()
 
     @on(Crashed)
     @guarded
     def _crashed(self, event: Crashed) -> None:
+        if event.load not in (None, self.engine.newest_load):
+            return
         spec = self.session.spec
-        self.session.crashed(event.error, loading=event.loading)
-        if not event.loading and spec is not None:
+        self.session.crashed(event.error, loading=event.load is not None)
+        if event.load is None and spec is not None:
             self.engine.load(spec)
         self.show_all()
         self.actions.now_idle()

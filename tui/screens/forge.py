@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -66,7 +67,8 @@ class ForgeScreen(ClosingModal[Path | None]):
     """Makes a draft for `target` out of `draft`, or of the target itself; the new file, to be used.
 
     While it works the engine of the chat is unloaded, if there is one: whoever opened this screen
-    loads it again. Forging runs in a process of its own.
+    loads it again. Forging runs in a process of its own; `options` are what the pair will be loaded
+    with, as far as they decide how fast it runs.
     """
 
     CSS_PATH = "forge.tcss"
@@ -90,8 +92,15 @@ class ForgeScreen(ClosingModal[Path | None]):
         result: ForgeResult | None
         problem: str = ""
 
-    def __init__(self, target: Choice, draft: Choice | None, engine: EngineUse | None = None) -> None:
+    def __init__(
+        self,
+        target: Choice,
+        draft: Choice | None,
+        engine: EngineUse | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__()
+        self._options = dict(options or {})
         self._target = target
         self._draft = draft
         self._engine = engine
@@ -179,7 +188,7 @@ class ForgeScreen(ClosingModal[Path | None]):
             self._began = time.monotonic()
             self._show("forging")
             draft = self._draft.ref if self._draft is not None else None
-            self._forge(self._form.request(self._target.ref, draft), self._stop)
+            self._forge(self._form.request(self._target.ref, draft, self._options), self._stop)
 
     def _tick(self) -> None:
         engine = self._engine

@@ -46,9 +46,10 @@ class GetScreen(ClosingModal[tuple[str, ...] | None]):
 
     @dataclass
     class Listed(Message):
-        """The pairs of the catalogue."""
+        """The pairs of the catalogue, or why it cannot be read."""
 
         pairs: list[CataloguePair]
+        problem: str = ""
 
     @dataclass
     class Looked(Message):
@@ -84,11 +85,17 @@ class GetScreen(ClosingModal[tuple[str, ...] | None]):
 
     @work(thread=True, group="list")
     def _list(self) -> None:
-        self.post_message(self.Listed([pair for pair in edge_spec.catalogue() if not pair.installed]))
+        try:
+            listed = self.Listed([pair for pair in edge_spec.catalogue() if not pair.installed])
+        except EdgeSpecError as error:
+            listed = self.Listed([], str(error))
+        self.post_message(listed)
 
     @on(Listed)
     def _listed(self, event: Listed) -> None:
         self._pairs = event.pairs
+        if event.problem and self._stop is None and self._found is None:
+            self._show("typing", event.problem, bad=True)
         options = self.query_one(OptionList)
         options.set_options([Option(_look_of(pair), id=pair.name) for pair in self._pairs])
 

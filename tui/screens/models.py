@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -81,7 +82,8 @@ class Plan:
 class ModelScreen(ClosingModal[PairSpec | None]):
     """Picks a pair, `current` being the one in use; pulls what is not here yet, and makes drafts.
 
-    `engine` is the one of the chat, which has to make room for forging.
+    `options` are what the pair will be loaded with, whatever the one in use was loaded with. `engine` is
+    the one of the chat, which has to make room for forging.
     """
 
     CSS_PATH = "models.tcss"
@@ -99,6 +101,8 @@ class ModelScreen(ClosingModal[PairSpec | None]):
         models: list[InstalledModel] | None
         wanted: str | None = None
         """The model to highlight."""
+        problem: str | None = None
+        """Why some are missing."""
 
     @dataclass
     class Judged(Message):
@@ -117,15 +121,20 @@ class ModelScreen(ClosingModal[PairSpec | None]):
         plan: Plan
 
     def __init__(
-        self, current: PairSpec | None, engine: EngineUse | None = None, keys: Keys | None = None
+        self,
+        current: PairSpec | None,
+        options: Mapping[str, Any],
+        engine: EngineUse | None = None,
+        keys: Keys | None = None,
     ) -> None:
         super().__init__()
         self.VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
         self._current = current
         self._engine = engine
         self._keys = keys if keys is not None else resolve_keys({})
-        self._options = dict(current.options) if current is not None else {}
+        self._options = dict(options)
         self._pairs: list[CataloguePair] = []
+        self._problem: str | None = None  # why not all models are listed
         self._models: list[Choice] = []
         self._targets: dict[str, Choice] = {}
         self._files: list[Choice] = []  # from elsewhere, by what loads them
@@ -165,16 +174,22 @@ class ModelScreen(ClosingModal[PairSpec | None]):
     @work(thread=True, exclusive=True, group="list")
     def _list(self, wanted: str | None = None) -> None:
         """Look for models; `wanted` is the one to highlight then."""
-        pairs = [pair for pair in edge_spec.catalogue() if pair.sized]
-        if not self._is_read:  # every file that was found is looked into, this is quick
-            self.post_message(self.Listed(pairs, None))
-        models = edge_spec.found_models()
+        pairs: list[CataloguePair] = []
+        models: list[InstalledModel] = []
+        problem = None
+        try:
+            pairs = [pair for pair in edge_spec.catalogue() if pair.sized]
+            if not self._is_read:  # every file that was found is looked into, this is quick
+                self.post_message(self.Listed(pairs, None))
+            models = edge_spec.found_models()
+        except EdgeSpecError as error:
+            problem = str(error)
         if not get_current_worker().is_cancelled:
-            self.post_message(self.Listed(pairs, models, wanted))
+            self.post_message(self.Listed(pairs, models, wanted, problem))
 
     @on(Listed)
     def _listed(self, event: Listed) -> None:
-        self._pairs = event.pairs
+        self._pairs, self._problem = event.pairs, event.problem
         targets = self._list_of("targets")
         has_moved = targets.highlighted not in (None, 0)
         if event.models is not None:
@@ -340,6 +355,8 @@ class ModelScreen(ClosingModal[PairSpec | None]):
 
     def _show_plan(self) -> None:
         words, bad = self._about_selection()
+        if self._problem is not None:
+            words, bad = f"{self._problem}\n{words}", True
         shown = self.query_one("#models-plan", Static)
         shown.update(harmless(words))
         shown.set_class(bad, "-bad")
@@ -441,7 +458,7 @@ class ModelScreen(ClosingModal[PairSpec | None]):
                 self._list_of("drafts").focus()
             self._look_again(None)
 
-        self.app.push_screen(ForgeScreen(target, self._source(), self._engine), forged)
+        self.app.push_screen(ForgeScreen(target, self._source(), self._engine, self._options), forged)
 
     def _source(self) -> Choice | None:
         """What a faster draft would be made of; None: the target itself."""
