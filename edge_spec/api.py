@@ -17,7 +17,7 @@ import numpy as np
 
 from edge_spec import tuning
 from edge_spec.cancel import Cancel
-from edge_spec.config import LoadMode, ModelSettings
+from edge_spec.config import MAX_DRAFT, LoadMode, ModelSettings
 from edge_spec.drafters import TokenMap
 from edge_spec.events import Notice
 from edge_spec.llama import abi
@@ -30,7 +30,6 @@ from edge_spec.models.hashes import sha256_of
 from edge_spec.models.header import Header, check_loadable, read_header
 from edge_spec.models.memory import Machine, Request, advice, check_memory, make_machine, plan_memory
 from edge_spec.models.memory.buffers import num_outputs
-from edge_spec.models.memory.plan import MAX_DRAFT
 from edge_spec.models.pairing import PairReport, check_pair, raise_if_incompatible
 from edge_spec.models.resolve import resolve_model
 from edge_spec.pair import Pair

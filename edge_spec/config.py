@@ -19,6 +19,8 @@ KVType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 FlashAttention = Literal["auto", "on", "off"]
 LoadMode = Literal["auto", "mmap", "none"]
 
+MAX_DRAFT: Final = 64
+"""The most tokens drafted a round with one slot; several slots share them."""
 
 DRAFT_MAX: Final[Mapping[DrafterName, int]] = {"auto": 32, "draft": 3, "ngram": 8}
 """The most tokens drafted a round by each drafter, unless something else is asked for."""
@@ -103,7 +105,12 @@ class Decoding:
         _require(self.drafter in get_args(DrafterName), "drafter", self.drafter, "auto, draft or ngram")
         if self.draft_max is None:
             object.__setattr__(self, "draft_max", DRAFT_MAX[self.drafter])
-        _require(0 <= self.draft_max <= 64, "draft-max", self.draft_max, "from 0 (plain decoding) to 64")
+        _require(
+            0 <= self.draft_max <= MAX_DRAFT,
+            "draft-max",
+            self.draft_max,
+            f"from 0 (plain decoding) to {MAX_DRAFT}",
+        )
         _require(
             0 <= self.draft_min <= self.draft_max,
             "draft-min", self.draft_min, f"from 0 to draft-max ({self.draft_max})",

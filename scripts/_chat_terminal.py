@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import _bootstrap
 import psutil
 
 
@@ -69,11 +70,18 @@ def chat(
         "XDG_DATA_HOME": str(folder / "data"),
         "XDG_CONFIG_HOME": str(folder / "config"),
         "XDG_STATE_HOME": str(folder / "state"),
+        "PYTHONPATH": str(_bootstrap.ROOT),
     }
     command = [sys.executable, "-m", "edge_spec.cli", "chat", *arguments]
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", *reversed(size), 0, 0))
     child = subprocess.Popen(
-        command, stdin=inner, stdout=inner, stderr=inner, env=environment, preexec_fn=_own_terminal
+        command,
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+        env=environment,
+        cwd=folder,
+        preexec_fn=_own_terminal,
     )
     os.close(inner)
     threading.Thread(target=_drain, args=(outer, hear), daemon=True).start()

@@ -20,6 +20,7 @@ from edge_spec import (
     chat_settings_options,
     command_settings,
     resolve_settings,
+    user_path,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def chat(ctx: click.Context, web: bool, port: int, config_file: str | None) -> N
 @click.argument("trace")
 def replay(trace: str) -> None:
     """Watch a saved trace again, without a model."""
-    path = Path(trace).expanduser()
+    path = user_path(trace)
     _check_trace(path)
     _check_terminal()
     from tui.replay.app import ReplayApp

@@ -18,12 +18,12 @@ def tune_model(model: str, as_json: bool) -> None:
     """Tune it as the settings files would have it loaded. Raises EdgeSpecError."""
     from edge_spec import tuning
     from edge_spec.config import ModelSettings
-    from edge_spec.models import store
     from edge_spec.models.header import read_header
+    from edge_spec.models.resolve import resolve_model
     from edge_spec.settings import resolve
 
     options = resolve({}).load_options()
-    path = store.resolve(model)
+    path = resolve_model(model)
     settings = ModelSettings(
         path, context_size=options["context_size"], gpu_layers=options["gpu_layers"],
         device=options["device"], kv_type_k=options["kv_type_k"], kv_type_v=options["kv_type_v"],

@@ -92,13 +92,13 @@ def _forge(request: ForgeRequest, cancel: Cancel, teller: _Teller) -> Forge:
     from edge_spec.forge.report import ForgeSettings
     from edge_spec.forge.samples import built_in_prompts
     from edge_spec.llama.quantize import checked_type
-    from edge_spec.models import store
+    from edge_spec.models.resolve import resolve_model
 
-    target = store.resolve(request.target)
+    target = resolve_model(request.target)
     kind = request.type_name
     settings = ForgeSettings(
         target=target,
-        draft=target if request.draft is None else store.resolve(request.draft),
+        draft=target if request.draft is None else resolve_model(request.draft),
         output=None,
         prompts=built_in_prompts(),
         type_name=kind if kind in ("auto", "keep") else checked_type(kind),

@@ -74,13 +74,6 @@ def list_models() -> list[StoredModel]:
     return models
 
 
-def resolve(ref: str | Path) -> Path:
-    """As `resolve.resolve_model`; `forge.child` asks here."""
-    from edge_spec.models.resolve import resolve_model  # it builds on this module
-
-    return resolve_model(ref)
-
-
 def names_of(path: Path) -> list[str]:
     """What a file of the store is called besides its own name, the best first."""
     record = record_of(path)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from edge_spec import EdgeSpecError, Notice, PairSpec, UsageError
+from edge_spec import EdgeSpecError, Notice, PairSpec, UsageError, user_path
 from tui.commands import Command, shorten
 from tui.conversations.export import export_markdown
 from tui.guard import report
@@ -504,7 +504,7 @@ class Actions:
 
 
 def _path(name: str) -> Path:
-    return Path(name).expanduser()
+    return user_path(name)
 
 
 def _file_name(title: str) -> str:

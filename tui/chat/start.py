@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 import edge_spec
-from edge_spec import PairSpec, Settings, chosen_models
+from edge_spec import PairSpec, Settings, chosen_models, user_path
 
 _CHOICES: Final = ("model", "draft-model", "hf-repo", "hf-repo-draft", "pair")
 
@@ -47,4 +46,4 @@ def missing_models(spec: PairSpec) -> list[str]:
 def _are_here(names: Iterable[str]) -> bool:
     """Whether all of these are in the store, or files elsewhere."""
     stored = {model.name for model in edge_spec.list_models() if model.problem is None}
-    return all(name in stored or Path(name).expanduser().is_file() for name in names)
+    return all(name in stored or user_path(name).is_file() for name in names)

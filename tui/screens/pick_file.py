@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 from textual.worker import get_current_worker
 
-from edge_spec import EdgeSpecError, harmless, size_text
+from edge_spec import EdgeSpecError, harmless, size_text, user_path
 from tui.screens.closing import ClosingModal
 
 MOST_SHOWN: Final = 200
@@ -248,9 +247,7 @@ def _parts(typed: str) -> tuple[str, str]:
     """The folder that is typed, and the beginning of a name in it."""
     text = typed.strip().strip("'\"")  # terminals quote what is dropped on them
     folder, slash, name = text.rpartition(os.sep)
-    with contextlib.suppress(RuntimeError):  # ~ of somebody whom this machine does not know
-        folder = str(Path(folder + slash).expanduser())
-    return folder, name
+    return str(user_path(folder + slash)), name
 
 
 def _is_offered(entry: Entry, name: str) -> bool:

@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from edge_spec.config import LoadMode, ModelSettings
+from edge_spec.config import MAX_DRAFT, LoadMode, ModelSettings
 from edge_spec.models.header import Header
 from edge_spec.models.memory.buffers import WORK_BYTES, buffer_bytes, num_outputs
 from edge_spec.models.memory.cache import cache_bytes
 from edge_spec.models.memory.machine import Machine, less_taken
 from edge_spec.models.memory.placing import RAM, layer_places, place_weights, shares_ram
-
-MAX_DRAFT: Final = 64
-"""The most tokens drafted a round with one slot; several slots share them."""
 
 PROGRAM_BYTES: Final = 29 << 20
 """This program before a model is loaded: Python, numpy, llama.cpp's tables."""
