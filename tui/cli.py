@@ -62,15 +62,23 @@ def replay(trace: str) -> None:
 def _run(app: Program) -> None:
     """Run a program to its end; a bug that ended it is the caller's to report."""
     from tui.guard import start_log
+    from tui.hangup import end_with_terminal
 
     start_log()
+    if not _is_shown_elsewhere():
+        end_with_terminal()
     app.run()
     if app.bug is not None:
         raise app.bug
 
 
+def _is_shown_elsewhere() -> bool:
+    """Whether something else than a terminal shows it: --web's server."""
+    return "TEXTUAL_DRIVER" in os.environ
+
+
 def _check_terminal() -> None:
-    if "TEXTUAL_DRIVER" in os.environ:  # something else than a terminal shows it: --web's server
+    if _is_shown_elsewhere():
         return
     streams = (sys.stdin, sys.stdout)
     if not all(stream is not None and stream.isatty() for stream in streams):
