@@ -89,6 +89,7 @@ class AutoPlanner:
         self._tokens_since_probe = 0
         self._pause_tokens = _FIRST_PROBE_TOKENS
         self._rounds_until_look = 0
+        self._num_unread = 0
         self._foreseen_tokens = 0.0
         self._foreseen_s = 0.0
         knowledge.begin_text()
@@ -100,12 +101,16 @@ class AutoPlanner:
             return "without a draft model: what the text repeats"
         if not self._foreseen_s:
             return "nothing was judged yet"
-        is_off = self.state == "auto-off"
         needed, has = needed_acceptance(self.knowledge), self.knowledge.positions(0)
         if needed is None:
             return "off: would not pay here even if every token were accepted"
-        verb = "needs" if is_off else "pays above"
-        return f"{'off' if is_off else 'on'}: {verb} {needed:.0%} acceptance here, has {has:.0%}"
+        if self.state != "auto-off":
+            return f"on: pays above {needed:.0%} acceptance here, has {has:.0%}"
+        if has < needed:
+            return f"off: needs {needed:.0%} acceptance here, has {has:.0%}"
+        if self._num_unread > 1:
+            return f"off: reading {self._num_unread} tokens first would cost more than it brings"
+        return f"off: needs {needed:.0%} acceptance here, has {has:.0%} for a first token and less behind it"
 
     @property
     def predicted_tokens_per_second(self) -> float | None:
@@ -200,6 +205,7 @@ class AutoPlanner:
             return nothing
         positions, least = self.knowledge.positions, self._draft_min
         if best_length(positions, costs.draft_s, rho, most, least).length == 0:
+            self._num_unread = 0
             self._rounds_until_look = _LOOK_EVERY
             return nothing
         left, best, most_won = self._tokens_left(slot), nothing, 0.0
@@ -210,6 +216,7 @@ class AutoPlanner:
             won = choice.gain * max(1.0, left / (1 + choice.tokens)) - rho * reading.once_s
             if won > most_won:
                 best, most_won = (choice, reading), won
+        self._num_unread = outlook.draft_lag if best is nothing else 0
         return best
 
     def _readings(self, outlook: Outlook, costs: RoundCosts) -> Iterator[_Reading]:

@@ -180,6 +180,15 @@ def test_every_match_is_judged_whether_it_was_drafted_or_not():
     assert sum(right for _, _, right in judged) > 30, "single tokens soon go in a circle"
 
 
+def test_a_model_that_is_left_out_for_what_it_would_have_to_read_is_not_blamed_for_its_acceptance():
+    prompt = np.random.default_rng(0).integers(0, 12, 3000).tolist()
+    engine, planner, *_ = rig(P, step=0.25)
+    events = list(engine.generate([slot(prompt, max_tokens=40, sampling=WARM)]))
+    told = [event.text for event in events if isinstance(event, Notice)]
+    assert planner.state == "auto-off"
+    assert len(told) == 1 and "reading 30" in told[0] and "would cost more than it brings" in told[0]
+
+
 def test_a_short_text_is_no_place_for_a_probe():
     poor = TableModel(12, seed=99).blend(P, -1.0)
     knowledge = Knowledge(RowCosts(STAIRS), RowCosts({1: 0.05, 32: 1.6}))
