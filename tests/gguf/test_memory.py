@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 import edge_spec
+from edge_spec.config import ModelSettings
 from edge_spec.host_wire import PairSpec
 from edge_spec.llama import abi
 from edge_spec.llama.quantize import quantize
+from edge_spec.models.header import read_header
 from edge_spec.models.library import estimate_pair
 from edge_spec.models.memory import MemoryPlan, this_machine
-from edge_spec.models.memory.buffers import WORK_BYTES
+from edge_spec.models.memory.buffers import work_bytes
 from tests.gguf_maker import make_gguf
 
 pytestmark = pytest.mark.gguf
@@ -60,7 +62,8 @@ def test_cache_compute_and_weights_are_as_llama_cpp_says(
     plan, said = load(tiny_path, **options)
     model = plan.models[0]
     assert model.total("KV cache") == pytest.approx(said(r"CPU KV buffer size = +([\d.]+)"), abs=10_000)
-    compute = model.total("compute") - WORK_BYTES
+    settings = ModelSettings(tiny_path, **options)
+    compute = model.total("compute") - work_bytes(settings, read_header(tiny_path))
     assert compute == pytest.approx(said(r"CPU compute buffer size = +([\d.]+)"), rel=0.12)
     weights = plan.mapped + model.total("weights")
     assert weights == pytest.approx(said(r"model buffer size = +([\d.]+)"), rel=0.01)

@@ -21,7 +21,7 @@ VOCAB_ENTRY_BYTES: Final = 330
 _HEADER_ENTRY_BYTES: Final = 130
 """A token in our own header: its text, and an index of texts."""
 WORK_BYTES: Final = 6 << 20
-"""A context's graphs, its threads' scratch space, the tokenizer's tables."""
+"""A context's graphs, its threads' usual scratch space, the tokenizer's tables."""
 
 _ROWS_A_SLOT: Final = 8
 """Rows whose logits a round usually wants; buffers for more are touched only when K is larger."""
@@ -50,6 +50,17 @@ def buffer_bytes(settings: ModelSettings, header: Header, max_outputs: int) -> B
         inputs=_mask_bytes(settings, header) + 4 * _num_tokens(settings) * header.embedding_length,
         vocabulary=num_vocab * (VOCAB_ENTRY_BYTES + _HEADER_ENTRY_BYTES),
     )
+
+
+def work_bytes(settings: ModelSettings, header: Header) -> int:
+    """What a CPU that computes layers takes beside the room for computing.
+
+    Without flash attention it turns all scores into half floats, to multiply them with the cached values.
+    """
+    scores = 0
+    if settings.flash_attention == "off" and settings.kv_type_v != "f32":
+        scores = 2 * _num_tokens(settings) * num_cells(settings) * header.num_heads
+    return WORK_BYTES + scores
 
 
 def num_outputs(settings: ModelSettings, max_draft: int) -> int:

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from edge_spec.config import MAX_DRAFT, LoadMode, ModelSettings
 from edge_spec.models.header import Header
-from edge_spec.models.memory.buffers import WORK_BYTES, buffer_bytes, num_outputs
+from edge_spec.models.memory.buffers import WORK_BYTES, buffer_bytes, num_outputs, work_bytes
 from edge_spec.models.memory.cache import cache_bytes
 from edge_spec.models.memory.machine import Machine, less_taken
 from edge_spec.models.memory.placing import RAM, layer_places, place_weights, shares_ram
@@ -208,7 +208,10 @@ def _model(role: Role, request: Request, mode: LoadMode, machine: Machine) -> Mo
     add("checkpoints", RAM, sum(cache.state.values()), certain=False)
     parts.append(Part("logits", RAM, buffers.logits, 4 * header.vocab.size * settings.num_slots))
     computing = set(places)
-    add("compute", RAM, WORK_BYTES + (buffers.compute if RAM in computing else buffers.inputs), certain=False)
+    computed = (
+        work_bytes(settings, header) + buffers.compute if RAM in computing else WORK_BYTES + buffers.inputs
+    )
+    add("compute", RAM, computed, certain=False)
     for place in sorted(computing - {RAM}):
         add("compute", place, buffers.reserved, certain=False)
     add("vocabulary", RAM, buffers.vocabulary)
