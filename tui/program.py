@@ -11,6 +11,7 @@ from textual.app import App
 from tui.guard import report
 from tui.paging import guard_paging
 from tui.pasting import guard_pastes
+from tui.style_caches import guard_style_caches
 
 _log: Final = logging.getLogger(__name__)
 
@@ -24,6 +25,7 @@ class Program(App[None]):
         super().__init__()
         guard_pastes()
         guard_paging()
+        guard_style_caches()
         self.bug: Exception | None = None
 
     def action_command_palette(self) -> None:

@@ -17,7 +17,7 @@ from textual.binding import Binding, BindingsMap
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Footer, TextArea
+from textual.widgets import TextArea
 
 from edge_spec import (
     ChatRequest,
@@ -44,6 +44,7 @@ from tui.guard import guarded
 from tui.keys import Keys, resolve_keys
 from tui.program import use_theme
 from tui.widgets.inspect_bar import InspectBar
+from tui.widgets.key_footer import KeyFooter
 from tui.widgets.panel import FoldedPanel, SpeculationPanel, context_text
 from tui.widgets.prompt import PromptInput
 from tui.widgets.slash_list import SlashList
@@ -92,7 +93,7 @@ class ChatScreen(Screen[None]):
         yield FoldedPanel(id="folded")
         yield SlashList(lambda name: self.key(name), id="commands")
         yield PromptInput(self.run_key, id="prompt")
-        yield Footer(show_command_palette=False, compact=True)
+        yield KeyFooter(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()
