@@ -297,6 +297,7 @@ class Settings:
 
         "none" and "auto" say how many tokens are drafted, as K does: said in a lower place than K, they
         give way to it, and so does K = 0 to a drafter said above it. Any other K and drafter go together.
+        Nor does a least number of tokens stand above a K that was said above it.
         """
         fields, drafter = self._fields(Decoding), self["drafter"]
         above = self.rank("draft-max") - self.rank("drafter")
@@ -308,7 +309,9 @@ class Settings:
             fields["draft_max"] = 0
         else:
             fields["drafter"] = drafter
-        draft_min = 0 if fields["draft_max"] == 0 else self["draft-min"]
+        draft_min, most = self["draft-min"], fields["draft_max"]
+        if most is not None and (most == 0 or self.rank("draft-min") < self.rank("draft-max")):
+            draft_min = min(draft_min, most)
         return Decoding(**fields, draft_min=draft_min, coupling=self["coupling"])
 
     def plain(self) -> dict[str, Any]:

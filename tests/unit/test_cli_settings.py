@@ -92,11 +92,12 @@ FILE_AND_FLAGS: list[tuple[str, dict[str, str], Decoding]] = [
     ('drafter = "auto"\ndraft-max = 5', {}, Decoding(draft_max=5, drafter="auto")),
     ("", {"drafter": "auto", "draft-max": "5"}, Decoding(draft_max=5, drafter="auto")),
     ("", {"drafter": "draft", "draft-max": "0"}, Decoding(draft_max=0)),
+    ("draft-min = 4", {"draft-max": "2"}, Decoding(draft_max=2, draft_min=2)),
 ]
 
 
 @pytest.mark.parametrize(("toml", "flags", "decoding"), FILE_AND_FLAGS)
-def test_of_drafter_and_draft_max_the_one_said_in_the_higher_place_decides(
+def test_of_settings_that_meet_the_one_said_in_the_higher_place_decides(
     toml: str, flags: dict[str, str], decoding: Decoding
 ) -> None:
     Path("edge-spec.toml").write_text(toml)

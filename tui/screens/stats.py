@@ -55,7 +55,10 @@ def _rows(stats: Stats, gauges: Gauges) -> Iterator[tuple[str, str]]:
     yield "speed", _with(stats.tokens_per_second, "{:.1f} tokens/s, decoding alone")
     yield "plain decoding", _with(gauges.plain_speed, "{:.1f} tokens/s in this session")
     yield "speed-up of decoding", _with(gauges.speed_up, "x{:.2f}")
-    yield "prompt", f"{stats.prompt_tokens} tokens, {_cached(stats, gauges)} in the cache"
+    yield "prompt", f"{stats.prompt_tokens} tokens"
+    yield "  held by the target", f"{stats.cached_tokens}"
+    if gauges.speculation.on or stats.draft_cached_tokens:
+        yield "  held by the draft", f"{stats.draft_cached_tokens}"
     yield "answer", f"{stats.completion_tokens} tokens in {stats.rounds} rounds"
     yield "mean acceptance length", _with(stats.mean_acceptance_length, "{:.2f} tokens a round")
     yield "drafted", f"{stats.drafted}"
@@ -76,13 +79,6 @@ def _rows(stats: Stats, gauges: Gauges) -> Iterator[tuple[str, str]]:
     yield "  sampling", f"{timers.sample_s:.2f} s"
     yield "  the rest", f"{stats.rest_s:.2f} s"
     yield "speculation", f"{stats.state}{f', {stats.reason}' if stats.reason else ''}"
-
-
-def _cached(stats: Stats, gauges: Gauges) -> str:
-    """How many tokens of the prompt the target held already, and the draft model if there is one."""
-    if gauges.speculation.on or stats.draft_cached_tokens:
-        return f"{stats.cached_tokens} of them ({stats.draft_cached_tokens} by the draft)"
-    return f"{stats.cached_tokens} of them"
 
 
 def _with(value: float | None, form: str) -> str:
