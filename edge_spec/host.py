@@ -95,6 +95,8 @@ class EngineHost:
         """
         with self._step():
             child = self._loaded_child()
+            if self._running is None and child.has_ended:
+                raise self._lost(child, "waiting")
             self._abandon(child)
             self._ask(child, request)
             number = self._running

@@ -72,6 +72,10 @@ class EngineProcess:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
     def send(self, line: str) -> None:
         """Write a line; from any thread. A child that is gone is found out by reading from it."""
         data = memoryview(line.encode("ascii"))

@@ -276,7 +276,9 @@ def test_a_crash_while_loading_and_one_while_idle_are_told_of() -> None:
         list(host.load())
     with loaded() as host:
         process(host).kill()
-        with pytest.raises(EngineCrashedError, match="SIGKILL"):
+        while host._child is not None and not host._child.has_ended:
+            time.sleep(0.01)
+        with pytest.raises(EngineCrashedError, match="SIGKILL while waiting"):
             list(host.generate(ask("hello")))
 
 
