@@ -42,7 +42,7 @@ class ModelDrafter:
 
     Logits are cut to the target's `num_vocab`, so an id that the target lacks can never be
     proposed; for a text that holds an id that the draft lacks, nothing is. With a `token_map`
-    the cache holds the text in the draft's own tokens, and proposals are in the target's. A long
+    the cache holds the text in the draft's own tokens, and proposals are in the target's; see `chain`. A long
     prompt is read a batch a round, while the target decodes plainly; with `Budget.window` only its
     end is read; `windows`, by sequence, may outlive this object as the cache does.
     `on_decode(rows, cells, seconds)` hears of each decode that was no reading. With a `choice` it

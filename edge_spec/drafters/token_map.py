@@ -22,8 +22,8 @@ class TokenMap:
     """Maps rows of draft logits to target ids, and target tokens to draft tokens.
 
     `target_ids` has the target's id of each draft token, strictly ascending; draft tokens from
-    its length on are never proposed. Nor are the target ids in `masked`, and they are spelled
-    too. `target_piece(id)` and `draft_pieces()` give tokens' bytes; the latter is asked only once
+    its length on are never proposed. The target ids in `masked` have no row of the draft's, and
+    are spelled too. `target_piece(id)` and `draft_pieces()` give tokens' bytes; the latter is asked only once
     a token has to be spelled, since it looks at the whole vocabulary.
     """
 
