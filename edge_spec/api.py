@@ -192,7 +192,9 @@ def _tuned(requests: Sequence[Request], machine: Machine) -> tuple[list[Request]
         if request.header is not None and settings != request.settings:
             told = f"{settings.path.stem} is decoded as doctor --tune found it fastest: {found}."
             notices.append(Notice("info", told))
-    if plan_memory(applied, machine).verdict != "fits":  # then memory decides how weights are loaded
+    if (
+        notices and plan_memory(applied, machine).verdict != "fits"
+    ):  # then memory decides how weights are loaded
         for index, request in enumerate(requests):
             settings = replace(applied[index].settings, load_mode=request.settings.load_mode)
             applied[index] = replace(request, settings=settings)

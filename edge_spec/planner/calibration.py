@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
-
-import platformdirs
 
 from edge_spec.planner.costs import RowCosts, measure
 from edge_spec.planner.knowledge import Knowledge
+from edge_spec.remembered import Remembered, file_facts
 from edge_spec.versions import versions
-from edge_spec.whole_file import write_whole
 
 if TYPE_CHECKING:
     from edge_spec.api import LoadedModel
 
 FORMAT = 4
+_MEASURED = Remembered("measured")
 _BUDGET_S = 6.0
 DRAFT_WIDTHS = (1, 2, 3, 4, 5, 8, 16, 32)
 
@@ -40,17 +36,15 @@ def recall(target: LoadedModel, draft: LoadedModel | None) -> tuple[Knowledge, b
 
     And whether its costs are to be measured again, see `RowCosts.has_drifted`.
     """
-    try:
-        kept = json.loads(_file(target, draft).read_text("utf-8"))
-        if kept["format"] != FORMAT:
-            return None
+
+    def understand(kept: Any) -> tuple[Knowledge, bool]:
+        _check_format(kept)
         drafting = None if draft is None else RowCosts(_widths(kept["draft"]))
         knowledge = Knowledge(RowCosts(_widths(kept["verify"])), drafting)
         knowledge.restore(kept["learned"])
-        drifted = bool(kept["drifted"])
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return None  # nothing is kept, or something else is: it is measured anew
-    return knowledge, drifted
+        return knowledge, bool(kept["drifted"])
+
+    return _MEASURED.recall(partial(_facts, target, draft), understand)
 
 
 def keep(knowledge: Knowledge, target: LoadedModel, draft: LoadedModel | None) -> None:
@@ -64,9 +58,7 @@ def keep(knowledge: Knowledge, target: LoadedModel, draft: LoadedModel | None) -
         "drifted": any(costs.has_drifted for costs in (knowledge.verify, knowledge.draft) if costs),
         "learned": knowledge.state(),
     }
-    with contextlib.suppress(OSError):
-        # A model's file may have been removed meanwhile.
-        write_whole(_file(target, draft), json.dumps(state).encode())
+    _MEASURED.keep(partial(_facts, target, draft), state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,26 +74,24 @@ class Kept:
 
 def kept_pairs() -> list[Kept]:
     """Everything that is kept on this machine, the newest first; what cannot be read is passed over."""
-    found = []
-    for path in _folder().glob("*.json"):
-        try:
-            raw = json.loads(path.read_text("utf-8"))
-            if raw["format"] == FORMAT:
-                name = raw["draft_model"]
-                draft_s = None if raw["draft"] is None else _widths(raw["draft"])
-                widths = _widths(raw["verify"])
-                found.append(
-                    Kept(
-                        str(raw["target"]),
-                        None if name is None else str(name),
-                        widths,
-                        draft_s,
-                        path.stat().st_mtime,
-                    )
-                )
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            continue
-    return sorted(found, key=lambda kept: -kept.when)
+    return sorted(_MEASURED.everything(_kept), key=lambda kept: -kept.when)
+
+
+def _kept(raw: Any, when: float) -> Kept:
+    _check_format(raw)
+    name = raw["draft_model"]
+    return Kept(
+        str(raw["target"]),
+        None if name is None else str(name),
+        _widths(raw["verify"]),
+        None if raw["draft"] is None else _widths(raw["draft"]),
+        when,
+    )
+
+
+def _check_format(raw: Any) -> None:
+    if raw["format"] != FORMAT:
+        raise ValueError
 
 
 def _widths(raw: Mapping[str, float]) -> dict[int, float]:
@@ -111,25 +101,19 @@ def _widths(raw: Mapping[str, float]) -> dict[int, float]:
     return found
 
 
-def _file(target: LoadedModel, draft: LoadedModel | None) -> Path:
-    """A name of its own for everything that the times depend on."""
+def _facts(target: LoadedModel, draft: LoadedModel | None) -> list[Any]:
+    """Everything that the times depend on."""
     from edge_spec.llama import abi
 
-    models = [_facts(target), None if draft is None else _facts(draft)]
-    facts = [models, versions(), abi.build(), platform.node(), platform.machine()]
-    digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
-    return _folder() / f"{digest[:32]}.json"
+    models = [_model_facts(target), None if draft is None else _model_facts(draft)]
+    return [models, versions(), abi.build(), platform.node(), platform.machine()]
 
 
-def _folder() -> Path:
-    return platformdirs.user_cache_path("edge-spec") / "measured"
-
-
-def _facts(model: LoadedModel) -> list[Any]:
+def _model_facts(model: LoadedModel) -> list[Any]:
     from edge_spec.llama.model import default_threads
 
     settings = model.settings
-    parts = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in model.header.files]
+    parts = file_facts(model.header)
     threads = settings.threads or default_threads()
     return [
         parts, settings.context_size, threads, settings.threads_batch or threads, settings.gpu_layers,

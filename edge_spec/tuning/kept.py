@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import platform
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import Any, get_args
-
-import platformdirs
 
 from edge_spec.config import FlashAttention, LoadMode, ModelSettings
 from edge_spec.models.header import Header
-from edge_spec.whole_file import write_whole
+from edge_spec.remembered import Remembered, file_facts
 
 FORMAT = 1
+_TUNED = Remembered("tuned")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,27 +47,17 @@ class Tuned:
 def keep(settings: ModelSettings, header: Header, tuned: Tuned) -> None:
     """Remember it for the next loads of this model. Quietly does nothing where that is not possible."""
     state = {"format": FORMAT, "model": header.path.stem, **asdict(tuned)}
-    with contextlib.suppress(OSError):
-        write_whole(_file(settings, header), json.dumps(state).encode())
+    _TUNED.keep(partial(_facts, settings, header), state)
 
 
 def recall(settings: ModelSettings, header: Header) -> Tuned | None:
     """What was found for this model on this machine, or None."""
-    try:
-        return _tuned(json.loads(_file(settings, header).read_text("utf-8")))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return None  # nothing is kept, or something else is
+    return _TUNED.recall(partial(_facts, settings, header), _tuned)
 
 
 def kept_models() -> list[tuple[str, Tuned]]:
     """Every model that was tuned on this machine, by name."""
-    found = []
-    for path in _folder().glob("*.json"):
-        try:
-            raw = json.loads(path.read_text("utf-8"))
-            found.append((str(raw["model"]), _tuned(raw)))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            continue
+    found = _TUNED.everything(lambda raw, _when: (str(raw["model"]), _tuned(raw)))
     return sorted(found, key=lambda pair: pair[0])
 
 
@@ -83,16 +69,10 @@ def _tuned(raw: dict[str, Any]) -> Tuned:
     return tuned
 
 
-def _file(settings: ModelSettings, header: Header) -> Path:
-    """A name of its own for the model, where its layers are, the machine and llama.cpp's build."""
+def _facts(settings: ModelSettings, header: Header) -> list[Any]:
+    """The model, where its layers are, the machine and llama.cpp's build."""
     from edge_spec.llama import abi
     from edge_spec.llama.model import default_threads
 
-    parts = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in header.files]
-    facts = [parts, settings.gpu_layers, settings.device, abi.build(), platform.node(), default_threads()]
-    digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
-    return _folder() / f"{digest[:32]}.json"
-
-
-def _folder() -> Path:
-    return platformdirs.user_cache_path("edge-spec") / "tuned"
+    where = [settings.gpu_layers, settings.device]
+    return [file_facts(header), *where, abi.build(), platform.node(), default_threads()]
