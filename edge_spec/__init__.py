@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     )
     from edge_spec.host import EngineHost
     from edge_spec.host_wire import ChatRequest, Loading, PairInfo, PairSpec
+    from edge_spec.models.job import disk_usage
     from edge_spec.models.library import (
         CataloguePair,
         DraftChoice,
@@ -88,7 +89,7 @@ if TYPE_CHECKING:
         user_file as user_settings_file,
     )
     from edge_spec.settings_file import save_settings
-    from edge_spec.sizes import size_text
+    from edge_spec.sizes import count_text, size_text
     from edge_spec.stats import Stats
     from edge_spec.text import Detokenizer, TextStream
     from edge_spec.trace import (
@@ -164,7 +165,9 @@ _HOME = {
     "check_models": "models.library",
     "chosen_models": "cli.prepare",
     "command_settings": "cli.options",
+    "count_text": "sizes",
     "decode_event": "trace",
+    "disk_usage": "models.job",
     "drafts_for": "models.library",
     "encode_event": "trace",
     "estimate_pair": "models.library",
@@ -256,7 +259,9 @@ __all__ = [
     "check_models",
     "chosen_models",
     "command_settings",
+    "count_text",
     "decode_event",
+    "disk_usage",
     "drafts_for",
     "encode_event",
     "estimate_pair",

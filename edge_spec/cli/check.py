@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edge_spec.cli.output import print_json, show, size_text
-from edge_spec.cli.paragraph import count_text, show_wrapped
+from edge_spec.cli.output import print_json, show
+from edge_spec.cli.paragraph import show_wrapped
 from edge_spec.errors import IncompatiblePairError, ModelError
+from edge_spec.sizes import count_text, size_text
 
 if TYPE_CHECKING:
     from edge_spec.models.facts import ModelFacts

@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from edge_spec.cli.output import log_folder, print_json, show, size_text
+from edge_spec.cli.output import log_folder, print_json, show
 from edge_spec.errors import EdgeSpecError
+from edge_spec.sizes import size_text
 from edge_spec.versions import versions
 
 _BAR_WIDTH = 32

@@ -11,8 +11,6 @@ from typing import Any, Final
 
 import click
 
-from edge_spec.sizes import size_text as size_text
-
 INTERRUPTED: Final = 130
 
 _SIGNS: Final[dict[int, str]] = {

@@ -27,10 +27,3 @@ def show_wrapped(text: str, *, first: str = "", rest: str = "") -> None:
     )
     for line in lines or [first.rstrip()]:
         show(line)
-
-
-def count_text(number: int) -> str:
-    """A number of parameters for people: 1.5B, 494M, 98K."""
-    if number >= 1e9:
-        return f"{number / 1e9:.1f}B"
-    return f"{number / 1e6:.0f}M" if number >= 1e6 else f"{number / 1e3:.0f}K"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edge_spec.cli.output import say, size_text
+from edge_spec.cli.output import say
+from edge_spec.sizes import size_text
 
 if TYPE_CHECKING:
     from edge_spec.models.sources import PullPlan

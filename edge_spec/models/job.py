@@ -36,8 +36,9 @@ class Usage(NamedTuple):
 
 def disk_usage(path: Path) -> Usage:
     """Space on the disk that `path` is on, or will be on once it is created."""
-    while not path.exists() and path != path.parent:
-        path = path.parent
+    for place in (path, *path.parents):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return Usage(*shutil.disk_usage(place))
     return Usage(*shutil.disk_usage(path))
 
 

@@ -11,10 +11,10 @@ import pytest
 from textual.content import Content
 
 import edge_spec
-from edge_spec import Cancelled, CataloguePair, size_text
+from edge_spec import Cancelled, CataloguePair, count_text, size_text
 from edge_spec.errors import FetchError
 from tests.tui.alone import alone, until
-from tui.models.amounts import clock_text, count_text, duration_text
+from tui.models.amounts import clock_text, duration_text
 from tui.models.downloads import DownloadMeter
 from tui.screens.pull import PullScreen
 from tui.widgets.download_row import DownloadRow
@@ -197,6 +197,7 @@ def test_a_file_is_over_when_the_next_one_begins() -> None:
         (duration_text(3900), "1 h 05 min"),
         (clock_text(7.34), "0:07.3"),
         (clock_text(760.0), "12:40.0"),
+        (count_text(98_304), "98K"),
         (count_text(134_515_008), "135M"),
         (count_text(1_543_714_304), "1.5B"),
     ],

@@ -87,6 +87,8 @@ FORGED = ForgeResult(
 
 
 class Disk(NamedTuple):
+    total: int = 256_000_000_000
+    used: int = 192_000_000_000
     free: int = 64_000_000_000
 
 

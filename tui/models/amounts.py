@@ -1,4 +1,4 @@
-"""Numbers in words: seconds, counts."""
+"""Times in words."""
 
 from __future__ import annotations
 
@@ -17,8 +17,3 @@ def clock_text(seconds: float) -> str:
     """A place in something that plays: 0:07.3, 12:40.0."""
     tenths = round(seconds * 10)
     return f"{tenths // 600}:{tenths % 600 / 10:04.1f}"
-
-
-def count_text(count: int) -> str:
-    """A large count, such as a model's parameters: 135M, 1.5B."""
-    return f"{count / 1e9:.1f}B" if count >= 1e9 else f"{count / 1e6:.0f}M"

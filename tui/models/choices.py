@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_spec import CataloguePair, DraftChoice, InstalledModel, PairSpec, size_text
-from tui.models.amounts import count_text
+from edge_spec import CataloguePair, DraftChoice, InstalledModel, PairSpec, count_text, size_text
 
 
 @dataclass(frozen=True, slots=True)

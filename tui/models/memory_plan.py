@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
-from edge_spec import PairEstimate, size_text
+from edge_spec import PairEstimate, disk_usage, size_text
 
 _COLUMNS = ("weights", "KV cache", "work", "in all")
 _WIDTH = 10
@@ -57,18 +56,8 @@ def disk_words(num_bytes: int, folder: Path) -> str:
     """What a download needs, what the disk of `folder` has free, and whether that is enough."""
     if num_bytes == 0:
         return "Download: nothing, it is all here."
-    free = _free_bytes(folder)
+    free = disk_usage(folder).free
     words = f"Download: {size_text(num_bytes)} into {folder}, where {size_text(free)} are free"
     if free > num_bytes:
         return f"{words}: enough."
     return f"{words}: too little. Make room, or set EDGE_SPEC_MODELS to a folder on another disk."
-
-
-def _free_bytes(folder: Path) -> int:
-    """Free space where `folder` is, or will be once it is made."""
-    for place in (folder, *folder.parents):
-        try:
-            return shutil.disk_usage(place).free
-        except OSError:
-            continue
-    return 0

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edge_spec.cli.output import print_json, say, show, size_text, table
+from edge_spec.cli.output import print_json, say, show, table
 from edge_spec.errors import ModelError, SettingError
 from edge_spec.paths import user_path
+from edge_spec.sizes import size_text
 
 if TYPE_CHECKING:
     from edge_spec.forge.report import ForgeReport, Stage

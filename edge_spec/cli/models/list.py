@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edge_spec.cli.output import print_json, say, show, size_text, table
-from edge_spec.cli.paragraph import count_text, show_wrapped, width
+from edge_spec.cli.output import print_json, say, show, table
+from edge_spec.cli.paragraph import show_wrapped, width
+from edge_spec.sizes import count_text, size_text
 
 if TYPE_CHECKING:
     from edge_spec.models.catalogue import Catalogue

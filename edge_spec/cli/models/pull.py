@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edge_spec.cli.output import show, size_text
+from edge_spec.cli.output import show
+from edge_spec.sizes import size_text
 
 if TYPE_CHECKING:
     from edge_spec.models.sources import PullPlan

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
-from edge_spec.cli.output import show, size_text
+from edge_spec.cli.output import show
 from edge_spec.errors import OutputError
 from edge_spec.paths import user_path
+from edge_spec.sizes import size_text
 
 
 @click.command("quantize")

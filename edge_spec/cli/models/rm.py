@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from edge_spec.cli.output import show, size_text
+from edge_spec.cli.output import show
+from edge_spec.sizes import size_text
 
 
 @click.command("rm")
