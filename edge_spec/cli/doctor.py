@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Mapping
 from typing import Any
@@ -68,20 +67,17 @@ def command(ctx: click.Context, as_json: bool, tune: str | None) -> None:
 def _machine() -> Facts:
     import psutil
 
-    memory = psutil.virtual_memory()
+    from edge_spec.limits import usable_cores, usable_memory
+
+    memory = usable_memory()
     return {
         "system": f"{platform.system()} {platform.release()} ({platform.machine()})",
         "physical_cores": psutil.cpu_count(logical=False),
         "logical_cores": psutil.cpu_count(),
-        "usable_cores": _usable_cores(),
+        "usable_cores": usable_cores(),
         "memory_bytes": memory.total,
         "available_memory_bytes": memory.available,
     }
-
-
-def _usable_cores() -> int | None:
-    """Cores that this process may use; a container may have fewer than the machine."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def _llama(problems: list[str]) -> Facts:

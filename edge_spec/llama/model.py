@@ -15,6 +15,7 @@ from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
 from edge_spec.config import ModelSettings
 from edge_spec.errors import EngineError, ModelFileError, UsageError
+from edge_spec.limits import usable_cores
 from edge_spec.llama import abi
 from edge_spec.types import Message
 
@@ -37,8 +38,7 @@ _LOAD_MODES = {
 def default_threads() -> int:
     """Physical cores that this process may use; hyper-threads slow llama.cpp down."""
     physical = psutil.cpu_count(logical=False) or os.cpu_count() or 1
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else physical
-    return max(1, min(physical, allowed))
+    return min(physical, usable_cores())
 
 
 class Model:

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gguf
+import psutil
 import pytest
 
 from edge_spec import cli
 from edge_spec.models import catalogue as catalogue_module
 from edge_spec.models import job, sources, store
-from edge_spec.models.memory import machine
 from tests.gguf_maker import make_gguf
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -270,7 +270,7 @@ def test_memory_that_will_not_suffice_is_foreseen(invoke: Invoke, monkeypatch: p
     class Small:
         total, available = 1_000_000, 100_000
 
-    monkeypatch.setattr(machine.psutil, "virtual_memory", lambda: Small)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: Small)
     make_gguf(Path("t.gguf"))
     code, out, err = invoke("run", "hi", "-m", "t.gguf")
     assert (code, out, err.count("\n")) == (3, "", 1)

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import psutil
-
+from edge_spec.limits import usable_memory
 from edge_spec.types import Device
 
 _ASK_SECONDS = 30
@@ -40,11 +39,11 @@ class Machine:
 
 
 def make_machine(devices: Iterable[Device], features: Iterable[str]) -> Machine:
-    """This machine's memory with what llama.cpp said about itself.
+    """The memory that this process may use, with what llama.cpp said about itself.
 
     Integrated GPUs count only where there is no other (llama.cpp's src/llama.cpp).
     """
-    memory = psutil.virtual_memory()
+    memory = usable_memory()
     found = tuple(devices)
     kind = "gpu" if any(device.kind == "gpu" for device in found) else "igpu"
     used = tuple(device for device in found if device.kind == kind)
