@@ -68,6 +68,10 @@ class EngineError(ModelError):
     """llama.cpp refused a call or returned a failure code."""
 
 
+class NoMassError(EngineError):
+    """A row of logits leaves no token any probability: biases took them all."""
+
+
 class EngineCrashedError(EngineError):
     """The process that ran the engine is gone; whoever asked lives on and can load it again.
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_spec.config import Sampling
-from edge_spec.errors import EngineError, SettingError
+from edge_spec.errors import EngineError, NoMassError, SettingError
 from edge_spec.types import Dist, Logits
 
 Ids = NDArray[np.int64]
@@ -185,7 +185,8 @@ class SamplerChain:
 def _check_maximum(top: np.float32) -> None:
     if not math.isfinite(top):
         what = "hold NaN" if math.isnan(top) else "hold +inf" if top > 0 else "give no token any mass"
-        raise EngineError(f"The logits {what}; the model file, the biases or the backend is at fault.")
+        kind = NoMassError if top == -math.inf else EngineError
+        raise kind(f"The logits {what}; the model file, the biases or the backend is at fault.")
 
 
 def _softmax(values: Logits, top: np.float32, temperature: float) -> Floats:

@@ -48,6 +48,7 @@ class ModelTarget:
         parts: list[Rows] = []
         num_wanted: list[int] = []
         prefilling = False
+        busy_s = self._cache.busy_s
         for slot, proposal, budget in zip(slots, proposals, budgets, strict=True):
             if not proposal.is_chain:
                 raise EngineError(f"the {proposal.source} drafter proposed a tree; the target takes chains.")
@@ -62,7 +63,6 @@ class ModelTarget:
             else:
                 parts.append(Rows(slot.seq, pending, len(pending)))
                 num_wanted.append(0)
-        busy_s = self._cache.busy_s
         try:
             steady = any(slot.reproducible for slot in slots)
             logits = self._cache.append(parts, self._cache.steady_rows if steady else 1)
@@ -83,6 +83,8 @@ class ModelTarget:
         return Scores(tuple(rows))
 
     def commit(self, slots: Sequence[Slot], verdicts: Sequence[Verdict | None]) -> None:
+        busy_s = self._cache.busy_s
         for slot, verdict in zip(slots, verdicts, strict=True):
             if verdict is not None:
                 self._cache.rollback(slot.seq, len(slot.tokens) + verdict.num_accepted)
+        self._timers.verify_s += self._cache.busy_s - busy_s

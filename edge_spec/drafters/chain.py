@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from edge_spec.drafters.draw import DrawWatch
 from edge_spec.drafters.token_map import Translation
+from edge_spec.errors import NoMassError
 from edge_spec.sampling import likeliest, top_gap
 from edge_spec.types import NO_PROPOSAL, Dist, Logits, Proposal, Slot
 
@@ -59,8 +60,15 @@ class Chain:
     def extend(self, logits: Logits) -> None:
         """Choose the next token by the draft's own distribution, if it is worth drafting.
 
-        `logits` are by the target's ids, shape (n_vocab of the target or fewer,).
+        `logits` are by the target's ids, shape (n_vocab of the target or fewer,). Where biases leave
+        the draft none of its tokens the chain ends: the target may have others.
         """
+        try:
+            self._extend(logits)
+        except NoMassError:
+            self._ended = True
+
+    def _extend(self, logits: Logits) -> None:
         if self._spelled:
             top = likeliest(self.slot.draft_sampler(logits, self._history))
             if self._spells_on(top):

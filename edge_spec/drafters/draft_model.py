@@ -70,6 +70,8 @@ class ModelDrafter:
         self._map = token_map
         self._translations: dict[int, Translation] = {}
         self._windows = {} if windows is None else windows
+        self._num_read: dict[int, int] = {}
+        """The most tokens of a slot's text that were read so far: what is read again is no prompt."""
 
     def begin(self, slot: Slot) -> int:
         if self._choice is not None:
@@ -78,7 +80,8 @@ class ModelDrafter:
         if slot.seq in self._windows and kept <= SINK_TOKENS:  # another text
             del self._windows[slot.seq]
             self._sync(slot)
-        return self.num_cached(slot)
+        self._num_read[slot.seq] = self.num_cached(slot)
+        return self._num_read[slot.seq]
 
     def _sync(self, slot: Slot) -> int:
         ids = self._read(slot)
@@ -127,7 +130,9 @@ class ModelDrafter:
         for slot, verdict in zip(slots, verdicts, strict=True):
             if verdict is not None:
                 if slot.seq in self._watches:
+                    started = time.perf_counter()
                     self._watches[slot.seq].judge(slot, verdict)
+                    self._timers.sample_s += time.perf_counter() - started
                 # The last drafted token was never decoded, so this may be one token short.
                 length = len(self._read(slot)) + self._num_read_as(slot, verdict)
                 self._cache.rollback(slot.seq, length)
@@ -180,13 +185,15 @@ class ModelDrafter:
             slot = chain.slot
             ids = self._read(slot)
             cached = self._cache.sync(slot.seq, ids)
-            reading = reading or self.num_cached(slot) < slot.num_prompt
+            reading = reading or self._num_read.get(slot.seq, 0) < slot.num_prompt
             missing = ids[cached : cached + share]
             complete = cached + len(missing) == len(ids)
             parts.append(Rows(slot.seq, missing, len(missing) - complete))
             if complete:
                 ready.append(chain)
         rows = self._decode(parts, reading=reading)
+        for slot in (chain.slot for chain in chains):
+            self._num_read[slot.seq] = max(self._num_read.get(slot.seq, 0), self.num_cached(slot))
         for chain in ready:
             self._cache.mark(chain.slot.seq)
         return self._extend(ready, rows)

@@ -9,6 +9,7 @@ architecture is never asked.
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
@@ -124,6 +125,7 @@ class Cache:
     def __init__(self, context: Context) -> None:
         self.context = context
         self._tokens: list[list[int]] = [[] for _ in range(context.num_slots)]
+        self._rollback_s = 0.0
         self._rollback: _Rollback
         self.strategy: Strategy = self._choose_rollback()
         self.steady_rows = self._find_steady_rows() if self.strategy == "trim" else 1
@@ -146,7 +148,7 @@ class Cache:
 
     @property
     def busy_s(self) -> float:
-        return self.context.busy_s
+        return self.context.busy_s + self._rollback_s
 
     def tokens(self, seq: int) -> Sequence[int]:
         """The tokens that sequence `seq` holds, oldest first; do not change them."""
@@ -181,14 +183,18 @@ class Cache:
             self._empty(seq)
             return 0
         del held[length:]  # first the record: what the memory holds beyond it, `sync` can see
+        started = time.perf_counter()
         reached = self._rollback.shorten(seq, length)
+        self._rollback_s += time.perf_counter() - started
         del held[reached:]
         self._check_end(seq)
         return reached
 
     def mark(self, seq: int) -> None:
         """What `seq` holds now will stay: a memory that needs checkpoints saves one."""
+        started = time.perf_counter()
         self._rollback.mark(seq, len(self._tokens[seq]))
+        self._rollback_s += time.perf_counter() - started
 
     def clear(self) -> None:
         """Forget every sequence."""

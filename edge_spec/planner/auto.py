@@ -27,6 +27,8 @@ _PROBE_SHARE = 0.02
 _PROBE_TEXT_SHARE = 0.04
 """How much of a text's own decoding so far one probe in it may take: a short text is no place for it."""
 
+_MOST_LATE = 4.0
+
 _PROBE_LENGTH = 3
 """A probe is as long as it takes to see more than one position."""
 
@@ -69,6 +71,28 @@ class _Round:
     """The one that the draft reads the text with."""
 
 
+class _Choosing:
+    """What sampling takes for each drafted token, in seconds, beyond what a plain round's takes."""
+
+    def __init__(self) -> None:
+        self.each_s = 0.0
+        self._plain_s: float | None = None
+
+    def observe(self, seconds: float, num_slots: int, num_drafted: int) -> None:
+        """A round of `num_slots` texts with so many drafted tokens in all took so long to sample."""
+        if num_drafted == 0:
+            plain_s = seconds / num_slots
+            known = plain_s if self._plain_s is None else self._plain_s
+            self._plain_s = known + _RATE_WEIGHT * (plain_s - known)
+        elif self._plain_s is None:
+            self._learn(seconds / (num_slots + num_drafted))
+        else:
+            self._learn(max(0.0, seconds - num_slots * self._plain_s) / num_drafted)
+
+    def _learn(self, seconds: float) -> None:
+        self.each_s += _RATE_WEIGHT * (seconds - self.each_s)
+
+
 class AutoPlanner:
     """Chooses drafter and rows by measured costs and observed acceptance; implements `Planner`.
 
@@ -81,7 +105,10 @@ class AutoPlanner:
         self._draft_max = draft_max
         self._draft_min = max(1, draft_min)
         self._rho = 0.0
+        self._num_slots = 0
         self._decode_s = 0.0
+        self._probe_s = 0.0
+        self._choosing = _Choosing()
         self._rounds: dict[int, _Round] = {}
         self._base_s = 0.0
         self._num_drafted: dict[int, int] = {}
@@ -127,10 +154,17 @@ class AutoPlanner:
     ) -> list[Budget]:
         share = num_rows // len(slots)
         read = [min(pending, share) for pending in num_pending]
-        costs = RoundCosts(self.knowledge, max(len(slot.tokens) for slot in slots), sum(read))
+        num_cells = max(len(slot.tokens) for slot in slots)
+        costs = RoundCosts(self.knowledge, num_cells, sum(read), choosing_s=self._choosing.each_s)
         self._base_s = costs.base_s
         # Plain decoding makes one token a slot, and this much is sure to be had.
-        rho = max(self._rho, len(slots) / self.knowledge.verify(len(slots), costs.num_cells))
+        plain = len(slots) / self.knowledge.verify(len(slots), costs.num_cells)
+        if len(slots) != self._num_slots:  # the rate so far was that of another number of texts
+            if self._num_slots:
+                before = self._num_slots / self.knowledge.verify(self._num_slots, costs.num_cells)
+                self._rho *= plain / before
+            self._num_slots = len(slots)
+        rho = max(self._rho, plain)
         self._rounds.clear()
         budgets = []
         for slot, pending, allowed in zip(slots, read, num_allowed, strict=True):
@@ -243,17 +277,23 @@ class AutoPlanner:
         knowledge = self.knowledge
         if self._tokens_since_probe < self._pause_tokens:
             return _NOTHING, None
+        if any(planned.probe for planned in self._rounds.values()):
+            return _NOTHING, None  # another slot's, of the same money
         length = min(most, max(_PROBE_LENGTH, self._draft_min))
-        reading = min(self._readings(outlook, costs), key=lambda reading: reading.once_s)
-        cost_s = reading.once_s + costs.draft_s(length)
-        if cost_s > _PROBE_TEXT_SHARE * self._decode_s:
-            return _NOTHING, None
-        if knowledge.probe_s + cost_s > _PROBE_SHARE * knowledge.decode_s:
+        left_s = min(
+            _PROBE_TEXT_SHARE * self._decode_s - self._probe_s,
+            _PROBE_SHARE * knowledge.decode_s - knowledge.probe_s,
+        )
+        # The first one that can be paid: a window forgets what the draft has read.
+        readings = (r for r in self._readings(outlook, costs) if r.once_s + costs.draft_s(length) <= left_s)
+        reading = next(readings, None)
+        if reading is None:
             return _NOTHING, None
         if not best_length(lambda _index: _HOPEFUL, costs.draft_s, 1 / costs.base_s, most).length:
             self._tokens_since_probe = 0
             return _NOTHING, None
-        return Choice(length, 0.0, expected_tokens(knowledge.positions, length), cost_s), reading
+        seconds = reading.once_s + costs.draft_s(length)
+        return Choice(length, 0.0, expected_tokens(knowledge.positions, length), seconds), reading
 
     # -- learning
 
@@ -273,18 +313,21 @@ class AutoPlanner:
         if len(self._rounds) == len(slots):  # no prompt was read in it
             emitted = sum(len(verdict.tokens) for verdict in verdicts if verdict is not None)
             seconds = timings.draft_s + timings.verify_s + timings.sample_s
+            self._choosing.observe(timings.sample_s, len(slots), sum(len(proposal) for proposal in proposals))
             self._learn_time(emitted, seconds, len(slots))
         return self._changes()
 
     def _learn_time(self, emitted: int, seconds: float, num_slots: int) -> None:
         """A round of `num_slots` texts took so long and emitted so many tokens."""
         knowledge, rounds = self.knowledge, self._rounds.values()
-        knowledge.decode_s += seconds
+        knowledge.decoded(seconds)
         self._decode_s += seconds
         # A draft that is still reading the prompt makes nothing.
         choices = [planned.choice for planned in rounds if planned.run is None or planned.run.asked]
         self._foreseen_tokens += num_slots + sum(choice.tokens for choice in choices)
         self._foreseen_s += self._base_s + sum(choice.extra_s for choice in choices)
+        if knowledge.draft is not None and not any(planned.run for planned in rounds):
+            knowledge.draft.follow(knowledge.verify)
         rate = emitted / seconds
         self._rho = rate if self._rho == 0 else self._rho + _RATE_WEIGHT * (rate - self._rho)
         self._tokens_since_pay += emitted
@@ -293,7 +336,11 @@ class AutoPlanner:
             return
         self._tokens_since_probe = 0
         if any(planned.probe for planned in rounds):
-            knowledge.probe_s += max(0.0, seconds - emitted * self._base_s / num_slots)
+            # A stall of the machine in this round is not the probe's.
+            seconds = min(seconds, _MOST_LATE * (self._base_s + sum(choice.extra_s for choice in choices)))
+            lost_s = max(0.0, seconds - emitted * self._base_s / num_slots)
+            self._probe_s += lost_s
+            knowledge.probe_s += lost_s
             self._pause_tokens = min(2 * self._pause_tokens, _LONGEST_PAUSE_TOKENS)
         if any(planned.run and not planned.probe for planned in rounds):
             self._tokens_since_pay = 0

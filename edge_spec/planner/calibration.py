@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from edge_spec.planner.costs import RowCosts, measure
+from edge_spec.planner.costs import RowCosts
 from edge_spec.planner.knowledge import Knowledge
+from edge_spec.planner.measuring import DRAFT_WIDTHS, Staircase, measure
 from edge_spec.remembered import Remembered, file_facts
 from edge_spec.versions import versions
 
@@ -18,17 +19,15 @@ if TYPE_CHECKING:
 
 FORMAT = 4
 _MEASURED = Remembered("measured")
-_BUDGET_S = 6.0
-DRAFT_WIDTHS = (1, 2, 3, 4, 5, 8, 16, 32)
+_BUDGET_S = 10.0
 
 
 def calibrate(target: LoadedModel, draft: LoadedModel | None) -> Knowledge:
     """Measure what decodes of both models cost; empties their caches. Takes seconds. Raises Cancelled."""
-    verify = RowCosts(measure(target.cache, budget_s=_BUDGET_S))
-    if draft is None:
-        return Knowledge(verify, None)
-    drafting = RowCosts(measure(draft.cache, DRAFT_WIDTHS, wanted=False, budget_s=_BUDGET_S))
-    return Knowledge(verify, drafting)
+    verify = Staircase(target.cache)
+    drafting = None if draft is None else Staircase(draft.cache, DRAFT_WIDTHS, wanted=False)
+    measure([stair for stair in (verify, drafting) if stair is not None], budget_s=_BUDGET_S)
+    return Knowledge(RowCosts(verify.seconds), None if drafting is None else RowCosts(drafting.seconds))
 
 
 def recall(target: LoadedModel, draft: LoadedModel | None) -> tuple[Knowledge, bool] | None:

@@ -8,14 +8,7 @@ that is really decoded; what no cell knows is interpolated.
 from __future__ import annotations
 
 import bisect
-import math
-import statistics
-from collections.abc import Mapping, Sequence
-
-from edge_spec.types import KVCache, Rows
-
-WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 32)
-"""The widths that are measured at load."""
+from collections.abc import Mapping
 
 DEPTHS = (0, 512, 2048, 8192, 32768)
 """Lower ends of the ranges of context length, in cells, that have cells of their own."""
@@ -24,6 +17,7 @@ _TABLE_ROWS = 65
 _SPEED_WEIGHT = 0.15
 """How much one decode moves what is believed of the machine's speed: 90% of a change in 14 decodes."""
 
+_FOLLOW_WEIGHT = 0.005
 _LASTING_WEIGHT = 0.03
 _ENOUGH = 100
 _DRIFT = 1.1
@@ -75,13 +69,19 @@ class RowCosts:
         surprise = min(max(seconds / (self.slowdown * before), 1 / _MOST_SURPRISE), _MOST_SURPRISE)
         slowdown = self.slowdown
         self.slowdown *= 1 + _SPEED_WEIGHT * (surprise - 1)
-        self._lasting += _LASTING_WEIGHT * (self.slowdown - self._lasting)
-        self._num_observed += 1
+        if depth == 0:  # a longer context takes longer than was measured, and is no drift
+            self._lasting += _LASTING_WEIGHT * (self.slowdown - self._lasting)
+            self._num_observed += 1
         # A sudden change is the machine's, not this width's.
         left = min(max(surprise * slowdown / self.slowdown, 1 - _MOST_DRIFT), 1 + _MOST_DRIFT)
         self._cells[depth][num_rows] = before * (1 + _CELL_WEIGHT * (left - 1))
         for deeper in range(depth, len(DEPTHS)):
             self._correct(deeper, num_rows)
+
+    def follow(self, other: RowCosts) -> None:
+        """Nothing was decoded that could be observed, but `other` was on the same machine: what it
+        has become faster or slower by is slowly believed here, too."""
+        self.slowdown += _FOLLOW_WEIGHT * (other.slowdown - self.slowdown)
 
     def _steady(self, num_rows: int, depth: int) -> float:
         """Without the slowdown."""
@@ -127,39 +127,3 @@ class RowCosts:
 
 def _depth(num_cells: int) -> int:
     return 0 if num_cells < DEPTHS[1] else bisect.bisect(DEPTHS, num_cells) - 1
-
-
-def measure(
-    cache: KVCache,
-    widths: Sequence[int] = WIDTHS,
-    repetitions: int = 3,
-    *,
-    wanted: bool = True,
-    budget_s: float = math.inf,
-) -> dict[int, float]:
-    """Decode each width a few times on the empty sequence 0; returns the median seconds of each.
-
-    `wanted` asks for every row's logits, as verification does; else for the last one's, as
-    drafting does. The widths take turns, so that a slow second spoils none of them; after
-    `budget_s` seconds no further turn begins, but one is always taken after one to warm up.
-    Leaves the cache empty. Raises Cancelled.
-    """
-    num_vocab = cache.num_vocab
-    tokens = [(40 + i) % num_vocab for i in range(max(widths) + 8)]
-    cache.clear()
-    try:
-        cache.append([Rows(0, tokens[:8], 8)])
-        times: dict[int, list[float]] = {width: [] for width in widths}
-        started = cache.busy_s
-        for repetition in range(repetitions + 1):
-            if repetition > 1 and cache.busy_s - started > budget_s:
-                break
-            for width in widths:
-                before = cache.busy_s
-                cache.append([Rows(0, tokens[8 : 8 + width], 0 if wanted else width - 1)])
-                if repetition:  # the first round warms up
-                    times[width].append(cache.busy_s - before)
-                cache.rollback(0, 8)
-    finally:
-        cache.clear()
-    return {width: statistics.median(found) for width, found in times.items()}

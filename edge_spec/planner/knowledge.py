@@ -37,6 +37,7 @@ _COPY_START = -0.7
 _TYPICAL_TOKENS = 192.0
 _LENGTH_WEIGHT = 0.2
 _REPLAY_WEIGHT = 0.2
+_HALF_LIFE_S = 600.0
 _RATES = ("positions", "gaps", "matches", "windows")
 _NUMBERS = ("typical_tokens", "replayed", "decode_s", "probe_s")
 
@@ -55,8 +56,8 @@ class Knowledge:
     a draft, by the draft's confidence, by the length of an n-gram match (see `match_class`), and
     of a draft's first token by how much of the text the draft had read. `typical_tokens` is the
     length of an answer, in tokens. `replayed` is how many tokens the target reads again after a
-    round, as a share of those drafted in it: 0 where its memory can be trimmed. `decode_s` is all
-    decoding time so far and `probe_s` what of it was lost by finding out whether drafting pays.
+    round, as a share of those drafted in it: 0 where its memory can be trimmed. `decode_s` is the
+    decoding time of late and `probe_s` what of it was lost by finding out whether drafting pays.
     """
 
     verify: RowCosts
@@ -78,6 +79,12 @@ class Knowledge:
     def answered(self, num_tokens: int) -> None:
         """A text of so many tokens has ended."""
         self.typical_tokens += _LENGTH_WEIGHT * (num_tokens - self.typical_tokens)
+
+    def decoded(self, seconds: float) -> None:
+        """So many seconds went by decoding; what was long ago is forgotten, gains and probes alike."""
+        kept = 0.5 ** (seconds / _HALF_LIFE_S)
+        self.decode_s = kept * self.decode_s + seconds
+        self.probe_s *= kept
 
     def read_again(self, num_tokens: int, num_drafted: int) -> None:
         """After a round with so many drafted tokens, so many were read again."""

@@ -13,13 +13,15 @@ class RoundCosts:
 
     `num_rows` are decoded in any case: all slots' pending rows, and what other slots draft.
     `num_drafting` other slots draft with the model, whose steps decode all slots at once.
-    `num_cells` are behind the rows.
+    `num_cells` are behind the rows. `choosing_s` is what sampling takes for each drafted token, the
+    draft's draw and the target's judgement together: much with a large vocabulary and no top-k.
     """
 
     knowledge: Knowledge
     num_cells: int
     num_rows: int = 1
     num_drafting: int = 0
+    choosing_s: float = 0.0
 
     @property
     def base_s(self) -> float:
@@ -29,7 +31,7 @@ class RoundCosts:
     def verify_s(self, num_drafted: int) -> float:
         """Verifying so many drafted tokens, and reading again what a rejection costs the cache."""
         verify, cells = self.knowledge.verify, self.num_cells
-        seconds = verify(self.num_rows + num_drafted, cells) - self.base_s
+        seconds = verify(self.num_rows + num_drafted, cells) - self.base_s + num_drafted * self.choosing_s
         replayed = round(self.knowledge.replayed * num_drafted)
         return seconds + verify(1 + replayed, cells) - verify(1, cells) if replayed else seconds
 

@@ -53,6 +53,16 @@ def test_drafted_text_is_plain_text_on_every_mix_of_memories(pair, k):
     assert text(pair, PROMPT, draft_max=k) == plain
 
 
+def test_what_checkpoints_take_is_decoding_time(pair):
+    target = pair.target.cache
+    before = target.busy_s - target.context.busy_s
+    stats = pair.answer(
+        PROMPT, sampling=GREEDY, decoding=edge_spec.Decoding(max_tokens=40, draft_max=3), reuse_cache=False
+    ).stats
+    in_llama_cpp = target.busy_s - target.context.busy_s - before
+    assert 0 < in_llama_cpp < stats.timers.verify_s
+
+
 def test_seeded_text_is_plain_text_on_every_mix_of_memories(pair):
     options = {"sampling": edge_spec.Sampling(logit_bias=((1, -1e9),)), "reuse_cache": False}
     texts = {

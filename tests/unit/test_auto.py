@@ -15,14 +15,15 @@ from edge_spec.events import Drafted, Finished, Notice, Verified
 from edge_spec.planner import calibration
 from edge_spec.planner.acceptance import AcceptanceRates
 from edge_spec.planner.auto import AutoPlanner, acceptance
-from edge_spec.planner.costs import RowCosts, measure
+from edge_spec.planner.costs import RowCosts
 from edge_spec.planner.knowledge import Knowledge, match_class
 from edge_spec.planner.length import DraftRun, best_length
+from edge_spec.planner.measuring import Staircase, measure
 from edge_spec.planner.round_costs import RoundCosts
 from edge_spec.sampling import SamplerChain, top_gap
 from edge_spec.target import ModelTarget
 from edge_spec.testing import TableCache, TableModel
-from edge_spec.types import Dist, Fate, Outlook, Proposal, Slot, Timers, Verdict
+from edge_spec.types import Budget, Dist, Fate, Outlook, Proposal, Slot, Timers, Verdict
 from edge_spec.verify import make_coupling
 
 P = TableModel(12, seed=1)
@@ -108,8 +109,49 @@ def test_a_width_that_always_takes_longer_than_thought_is_learned_alone():
 
 def test_costs_are_measured_by_decoding_every_width():
     cache = TimedCache(P, STAIRS)
-    assert measure(cache, (1, 2, 4, 8)) == pytest.approx({n: STAIRS[n] for n in (1, 2, 4, 8)})
+    stair = Staircase(cache, (1, 2, 4, 8))
+    measure([stair])
+    assert stair.seconds == pytest.approx({n: STAIRS[n] for n in (1, 2, 4, 8)})
     assert cache.length(0) == 0
+
+
+def test_one_slow_decode_is_passed_over_however_slow_the_machine_is():
+    cache, draft = TimedCache(P, STAIRS), TimedCache(P, STAIRS)
+    late = {3: 9.0, 12: 9.0}  # by the number of the decode: one of width 1 among the first two turns
+    counted = iter(range(1000))
+
+    class Spiky(TimedCache):
+        def append(self, parts, min_rows=1):
+            self.slow = late.get(next(counted), 1.0)
+            return super().append(parts, min_rows)
+
+    cache = Spiky(P, STAIRS)
+    stairs = [Staircase(cache, (1, 2, 4, 8)), Staircase(draft, (1, 8), wanted=False)]
+    measure(stairs, budget_s=0.0)
+    assert stairs[0].seconds[1] == pytest.approx(STAIRS[1])
+    assert {width: len(times) for width, times in stairs[0].times.items()} == {1: 3, 2: 3, 4: 3, 8: 1}
+    assert {width: len(times) for width, times in stairs[1].times.items()} == {1: 3, 8: 1}
+    assert cache.length(0) == draft.length(0) == 0
+
+
+def test_costs_that_nobody_observes_follow_those_of_the_same_machine():
+    target, draft = RowCosts(STAIRS), RowCosts(STAIRS)
+    for _ in range(40):
+        target.observe(1, 100, 3 * STAIRS[1])
+        draft.observe(1, 100, 3 * STAIRS[1])
+    for _ in range(40):
+        target.observe(1, 100, STAIRS[1])
+    assert draft(1) > 2 * target(1)
+    for _ in range(1000):
+        draft.follow(target)
+    assert draft(1) == pytest.approx(target(1), rel=0.15)
+
+
+def test_a_longer_context_is_no_drift():
+    costs = RowCosts(STAIRS)
+    for _ in range(400):
+        costs.observe(1, 3000, 1.5 * STAIRS[1])
+    assert not costs.has_drifted and costs(1, 3000) == pytest.approx(1.5 * STAIRS[1], rel=0.05)
 
 
 # -- choosing
@@ -201,6 +243,74 @@ def test_a_short_text_is_no_place_for_a_probe():
     engine, _, _, drafts = rig(poor, step=0.05, knowledge=knowledge)
     list(engine.generate([slot(max_tokens=400)]))
     assert drafts.decodes
+
+
+def off(knowledge, **options):
+    """A planner for which drafting does not pay, at a text where it may look whether it does by now."""
+    for index in range(16):
+        for _ in range(200):
+            knowledge.positions.observe(index, 0.0)
+            knowledge.gaps.observe(index, 0.0)
+    knowledge.decode_s = 1e6
+    planner = AutoPlanner(knowledge, **options)
+    planner._decode_s, planner._tokens_since_probe = 1e6, 1000
+    return planner
+
+
+def writing(seq, length=500):
+    """A slot that has written its first tokens."""
+    text = slot([1] * length, seq=seq)
+    text.tokens.extend([1, 2, 3])
+    return text
+
+
+def test_one_probe_at_a_time_is_paid_for():
+    planner = off(Knowledge(RowCosts(STAIRS), RowCosts({1: 0.1, 32: 3.2})))
+    slots = [writing(seq) for seq in range(4)]
+    budgets = planner.plan(slots, [1] * 4, [20] * 4, 512, lambda _slot: Outlook(draft_lag=1))
+    assert [budget.drafted > 0 for budget in budgets] == [True, False, False, False]
+
+
+@pytest.mark.parametrize(("decode_s", "window"), [(1e6, None), (500.0, 64)])
+def test_a_probe_reads_on_where_that_can_be_paid_and_forgets_nothing(decode_s, window):
+    planner = off(Knowledge(RowCosts(STAIRS), RowCosts({1: 0.1, 32: 3.2})))
+    planner.knowledge.decode_s = planner._decode_s = decode_s
+    (budget,) = planner.plan([writing(0)], [1], [20], 512, lambda _slot: Outlook(draft_lag=400))
+    assert (budget.source, budget.window) == ("draft", window)
+
+
+def test_what_probes_cost_long_ago_is_forgotten_and_so_is_what_was_gained():
+    knowledge = Knowledge(RowCosts(STAIRS), None)
+    knowledge.decode_s, knowledge.probe_s = 1e6, 5e4
+    knowledge.decoded(60.0)
+    assert knowledge.probe_s / knowledge.decode_s == pytest.approx(0.05, rel=1e-3)
+    for _ in range(100):
+        knowledge.decoded(60.0)
+    assert knowledge.decode_s < 2000 and knowledge.probe_s < 100
+
+
+def test_the_rate_of_eight_texts_is_not_expected_of_one():
+    planner = AutoPlanner(Knowledge(RowCosts({1: 1.0, 16: 1.0}), RowCosts({1: 0.1, 32: 3.2})))
+    planner._rho, planner._num_slots = 8.0, 8
+    planner.plan([writing(0)], [1], [20], 512, lambda _slot: Outlook(draft_lag=1))
+    assert planner._rho == pytest.approx(1.0)
+
+
+def test_tokens_that_are_dear_to_choose_are_not_drafted():
+    """Rows and steps cost next to nothing here, sampling as much as a decode."""
+    planner = AutoPlanner(Knowledge(RowCosts({1: 1.0, 32: 1.1}), RowCosts({1: 0.01, 32: 0.32})))
+
+    def drafted():
+        (budget,) = planner.plan([writing(0)], [1], [20], 512, lambda _slot: Outlook(draft_lag=1))
+        return budget.drafted
+
+    assert drafted()
+    for _ in range(40):
+        planner._choosing.observe(0.8, 1, 0)
+        planner._choosing.observe(0.8 + 3 * 0.9, 1, 3)
+    assert planner._choosing.each_s == pytest.approx(0.9, rel=0.05)
+    planner._rounds_until_look = 0
+    assert not drafted()
 
 
 def test_a_judged_token_counts_as_likely_as_it_was():
@@ -343,6 +453,20 @@ def test_a_draft_that_reads_a_window_goes_on_from_it_in_the_next_text():
     assert drafts.length(0) > held - 5
     assert again.outlook(then).draft_lag < 10
     assert again.outlook(then).window == windows[0].size
+
+
+def test_what_a_window_reads_again_is_no_reading_of_the_prompt():
+    timers, windows = Timers(), {}
+    drafts = TimedCache(P, {1: 0.1, 512: 51.2}, context_size=4096, batch_size=512)
+    drafter = ModelDrafter(drafts, P.num_vocab, timers, windows=windows)
+    text = slot(np.random.default_rng(0).integers(0, 12, 400).tolist())
+    drafter.begin(text)
+    drafter.propose([text], [Budget(1, 2, "draft")])
+    assert timers.draft_prefill_s == pytest.approx(40.0) and timers.draft_s == pytest.approx(0.1)
+    text.tokens.extend([1] * 150)
+    drafter.propose([text], [Budget(1, 2, "draft", window=64)])
+    assert timers.draft_prefill_s == pytest.approx(40.0)
+    assert timers.draft_s == pytest.approx(0.1 + 6.4 + 0.1)
 
 
 def test_a_copy_goes_on_behind_a_draft_where_that_pays_and_the_text_is_indexed_as_before():

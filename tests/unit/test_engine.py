@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 
@@ -92,6 +93,14 @@ def test_only_a_reproducible_text_pays_for_padding_and_only_where_it_helps():
 
     assert widths(2, reproducible=True) == [3, 2, 2, 2]
     assert widths(2, reproducible=False) == widths(1, reproducible=True) == [3, 1, 1, 1]
+
+
+def test_a_draft_whose_tokens_are_all_forbidden_drafts_nothing():
+    masked = slot([1, 2, 3])
+    nothing = tuple((token, -math.inf) for token in range(12))
+    masked.draft_sampler = SamplerChain(Sampling(temperature=0, logit_bias=nothing))
+    events = Rig().run(masked, k=4)
+    assert (text(events), finished(events).stats.drafted) == (PLAIN[GREEDY], 0)
 
 
 def test_a_draft_that_is_the_target_is_always_accepted():
