@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from edge_spec.events import (
         Alternative,
         Alternatives,
+        Calibrating,
         Drafted,
         Event,
         Finished,
@@ -108,6 +109,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Alternative": "events",
     "Alternatives": "events",
+    "Calibrating": "events",
     "Answer": "pair",
     "Cancelled": "errors",
     "CataloguePair": "models.library",
@@ -204,6 +206,7 @@ __all__ = [
     "Alternative",
     "Alternatives",
     "Answer",
+    "Calibrating",
     "Cancelled",
     "CataloguePair",
     "ChatRequest",

@@ -1,9 +1,9 @@
 """What a generation tells its watchers: frozen values, matched exhaustively.
 
-Order: Started, Prefilled..., then rounds of Drafted, Verified (with Prefilled between them as
-it happens), then Finished. Where inspection was asked for, Inspected follows each Verified. A
-Notice may come at any time; those of loading come before a pair's first Started. With several
-slots, `slot` is the index in the list of texts that was given.
+Order: Calibrating... where that was not done yet, Started, Prefilled..., then rounds of Drafted,
+Verified (with Prefilled between them as it happens), then Finished. Where inspection was asked for,
+Inspected follows each Verified. A Notice may come at any time; those of loading come before a pair's
+first Started. With several slots, `slot` is the index in the list of texts that was given.
 """
 
 from __future__ import annotations
@@ -23,6 +23,16 @@ class Started:
     prompt_ids: tuple[int, ...]
     cached: int
     draft_cached: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrating:
+    """What decodes cost here is being measured, before a text begins; `fraction` of it is done, 0 to 1.
+
+    `Pair.skip_calibration` ends it.
+    """
+
+    fraction: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,4 +121,4 @@ class Finished:
     stats: Stats
 
 
-Event = Started | Prefilled | Drafted | Verified | Inspected | Notice | Finished
+Event = Calibrating | Started | Prefilled | Drafted | Verified | Inspected | Notice | Finished

@@ -29,6 +29,7 @@ from edge_spec.host_wire import (
     cancel_line,
     read_reply,
     request_line,
+    skip_line,
 )
 from edge_spec.trace import EventDecoder
 
@@ -132,6 +133,12 @@ class EngineHost:
         child, running = self._child, self._running
         if child is not None and running is not None:
             child.send(cancel_line(running))
+
+    def skip_calibration(self) -> None:
+        """See `Pair.skip_calibration`."""
+        child, running = self._child, self._running
+        if child is not None and running is not None:
+            child.send(skip_line(running))
 
     def close(self) -> None:
         """End the child; safe to call twice, and while another thread loads or generates."""

@@ -68,6 +68,8 @@ class Speaker(Protocol):
 
     def cancel(self) -> None: ...
 
+    def skip_calibration(self) -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
@@ -153,6 +155,8 @@ class Server:
                     line = json.loads(text)
                     if "cancel" in line:
                         self._cancel(line["cancel"])
+                    elif "skip" in line:
+                        self._skip_calibration(line["skip"])
                     else:
                         self._requests.put((line["request"], read_request(line)))
         finally:
@@ -166,6 +170,11 @@ class Server:
             self._cancelled = number
             if self._pair is not None and 0 < self._running <= number:
                 self._pair.cancel()
+
+    def _skip_calibration(self, number: int) -> None:
+        with self._lock:
+            if self._pair is not None and self._running == number:
+                self._pair.skip_calibration()
 
     # -- the way up
 

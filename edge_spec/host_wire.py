@@ -1,8 +1,8 @@
 """What an engine host and its child say to each other: the values, and the lines they become.
 
 Both ways go JSON lines. Down: `{"request": 3, "load" | "chat" | "text": {...}}`, which are
-answered one after another, and `{"cancel": 3}`, which is heard at once. Up: the lines of a trace
-(see `trace`), and between them the child's own, `{"host": "loading", ...}`. See
+answered one after another, and `{"cancel": 3}` and `{"skip": 3}`, which are heard at once. Up: the
+lines of a trace (see `trace`), and between them the child's own, `{"host": "loading", ...}`. See
 docs/architecture.md.
 """
 
@@ -126,6 +126,11 @@ _NAMES: Final = {cls: name for name, cls in (*_REQUESTS.items(), *_REPLIES.items
 def cancel_line(number: int) -> str:
     """The order to stop a request, as the child reads it."""
     return as_line({"cancel": number})
+
+
+def skip_line(number: int) -> str:
+    """The order to end a request's calibration, as the child reads it."""
+    return as_line({"skip": number})
 
 
 def request_line(number: int, request: Request) -> str:

@@ -15,14 +15,13 @@ from edge_spec.config import Decoding, Sampling
 from edge_spec.conversation import ChatEncoder, EncodedChat, History
 from edge_spec.drafters import Cascade, DrawChoice, ModelDrafter, NgramDrafter, NoDrafter, TokenMap, Window
 from edge_spec.engine import Engine
-from edge_spec.errors import Cancelled, PromptTooLongError, SettingError, UsageError
+from edge_spec.errors import PromptTooLongError, SettingError, UsageError
 from edge_spec.events import Event, Finished, Inspected, Notice, Verified
 from edge_spec.inspecting import Inspector
 from edge_spec.planner import FixedPlanner
 from edge_spec.planner.auto import AutoPlanner
-from edge_spec.planner.calibration import calibrate, keep, recall
+from edge_spec.planner.calibrator import Calibrator
 from edge_spec.planner.knowledge import Knowledge
-from edge_spec.planner.length import described
 from edge_spec.sampling import SamplerChain
 from edge_spec.stats import Stats
 from edge_spec.target import ModelTarget
@@ -90,7 +89,7 @@ class Pair:
         self._lock = threading.RLock()
         self._closed = False
         self._num_started = 0
-        self._knowledge: Knowledge | None = None
+        self._calibrator = Calibrator(target, draft, cancel)
         self._draw_choice = DrawChoice()
         self._draft_windows: dict[int, Window] = {}
         self._told: set[Notice] = set()
@@ -183,6 +182,13 @@ class Pair:
     def cancel(self) -> None:
         """Stop the running generation; it ends with reason "cancelled", its text kept."""
         self._cancel.set()
+
+    def skip_calibration(self) -> None:
+        """Where `Calibrating` events come, go on without; from any thread.
+
+        The answer is decoded by what is known, which is plainly where nothing is.
+        """
+        self._calibrator.skip()
 
     # -- text
 
@@ -278,23 +284,22 @@ class Pair:
         if number == 1:
             yield from self.notices
         if decoding.drafter == "auto" and decoding.draft_max:
-            yield from self._calibrate()
+            calibration = self._calibrator.calibrate()
+            while (event := self._next(calibration, number)) is not None:
+                yield event
         steady_rows = self.target.cache.steady_rows if any(slot.reproducible for slot in slots) else 1
         events = self._engine(decoding, steady_rows).generate(slots)
         if steady_rows > 1:
             yield from self._tell_once(_STEADY)
         try:
             while (event := self._next(events, number)) is not None:
-                if (
-                    isinstance(event, Finished)
-                    and event.reason != "cancelled"
-                    and self._knowledge is not None
-                ):
-                    self._knowledge.answered(event.stats.completion_tokens)
+                knowledge = self._calibrator.knowledge
+                if isinstance(event, Finished) and event.reason != "cancelled" and knowledge is not None:
+                    knowledge.answered(event.stats.completion_tokens)
                 yield event
         finally:  # also where nobody asks for what comes after the last token
             if decoding.drafter == "auto":
-                self._keep()
+                self._calibrator.keep()
 
     def _next(self, events: Iterator[Event], number: int) -> Event | None:
         """One step at a time, so that nothing frees or uses the caches in the middle of it."""
@@ -305,11 +310,6 @@ class Pair:
                     "finish one text before the next."
                 )
             return next(events, None)
-
-    def _keep(self) -> None:
-        """Keep what was measured and learned for the next start."""
-        if self._knowledge is not None:
-            keep(self._knowledge, self.target, self.draft)
 
     @contextlib.contextmanager
     def _turn(self) -> Generator[None]:
@@ -327,38 +327,21 @@ class Pair:
             self._told.add(notice)
             yield notice
 
-    def _calibrate(self) -> Generator[Event]:
-        """See to it that the costs of this pair's decodes are known."""
-        if self._knowledge is not None:
-            return
-        known, drifted = recall(self.target, self.draft) or (None, False)
-        if known is not None and not drifted:
-            self._knowledge = known
-            return
-        again = " again, since the last texts took longer or shorter than foreseen" if drifted else ""
-        yield Notice("info", f"Measuring what decodes cost here{again}; this takes some seconds.")
-        try:
-            with self._turn():
-                self._knowledge = calibrate(self.target, self.draft)
-        except Cancelled:
-            return  # the generation ends at its first decode
-        if known is not None:
-            self._knowledge.restore(known.state())
-        self._keep()
-        yield Notice("info", described(self._knowledge))
-
     def _engine(self, decoding: Decoding, steady_rows: int) -> Engine:
         timers = Timers()
-        if decoding.drafter == "auto" and decoding.draft_max and self._knowledge is not None:
-            self._knowledge.verify.least_rows = steady_rows
-            return self._auto_engine(decoding, self._knowledge, timers)
+        knowledge = self._calibrator.knowledge
+        if decoding.drafter == "auto" and decoding.draft_max and knowledge is not None:
+            knowledge.verify.least_rows = steady_rows
+            return self._auto_engine(decoding, knowledge, timers)
         if decoding.drafter == "ngram" and decoding.draft_max:
             planner = FixedPlanner(decoding.draft_max, decoding.draft_min)
             return Engine(ModelTarget(self.target.cache, timers), NgramDrafter(timers), planner, timers)
         self._draft_windows.clear()  # a draft of fixed length reads everything
         drafter: Drafter = NoDrafter()
         length, why_not = decoding.draft_max, "draft length 0 was asked for"
-        if length and self.draft is None:
+        if length and decoding.drafter == "auto":
+            length, why_not = 0, "what drafting costs here was not measured"
+        elif length and self.draft is None:
             length, why_not = 0, "there is no draft model"
         elif length and self.draft is not None:
             num_vocab = self.target.model.num_vocab

@@ -23,13 +23,24 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from edge_spec.errors import OutputError, UsageError
-from edge_spec.events import Drafted, Event, Finished, Inspected, Notice, Prefilled, Started, Verified
+from edge_spec.events import (
+    Calibrating,
+    Drafted,
+    Event,
+    Finished,
+    Inspected,
+    Notice,
+    Prefilled,
+    Started,
+    Verified,
+)
 from edge_spec.plain import Json, as_line, from_plain, to_plain
 from edge_spec.text import Piece
 
 SCHEMA_VERSION: Final = 1
 
 _EVENTS: Final[dict[str, type[Event]]] = {
+    "calibrating": Calibrating,
     "started": Started,
     "prefilled": Prefilled,
     "drafted": Drafted,
@@ -270,5 +281,5 @@ def _named(event: Event) -> list[int]:
         case Inspected(rows=rows):
             best = (alternative for row in rows for alternative in (*row.target, *row.draft))
             return list(dict.fromkeys(alternative.token for alternative in best))
-        case Prefilled() | Notice() | Finished():
+        case Calibrating() | Prefilled() | Notice() | Finished():
             return []

@@ -1,12 +1,14 @@
 """The child of an engine host without llama.cpp: a pair of tables that does what its prompt says.
 
-A prompt that begins with a key of ACTS does that in the middle of its answer.
+A prompt that begins with a key of ACTS does that in the middle of its answer. One that begins with
+"measure" measures, before it, until it is told to skip that.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
@@ -18,7 +20,7 @@ from edge_spec.conversation import History
 from edge_spec.drafters import ModelDrafter
 from edge_spec.engine import Engine
 from edge_spec.errors import EngineError, ModelFileError, PromptTooLongError, UsageError
-from edge_spec.events import Event, Notice
+from edge_spec.events import Calibrating, Event, Notice
 from edge_spec.host_child import Loaded, OnProgress
 from edge_spec.host_wire import PairInfo, PairSpec
 from edge_spec.planner import FixedPlanner
@@ -86,6 +88,8 @@ class TablePair:
         self._seconds = options.get("seconds_a_decode", 0.0)
         self._act: Callable[[], Any] | None = None
         self._cancel = Cancel()
+        self._measures = False
+        self._skipped = threading.Event()
         sizes: Any = {"context_size": CONTEXT, "cancel": self._cancel}
         self._target_cache = TableCache(P, on_append=self._decoding, **sizes)
         self._draft_cache = TableCache(Q, **sizes)
@@ -106,6 +110,7 @@ class TablePair:
             raise UsageError("The prompt is empty.")
         if len(text) >= CONTEXT:
             raise PromptTooLongError("The prompt is too long.")
+        self._measures = text.startswith("measure")
         self._act = next((act for name, act in ACTS.items() if text.startswith(name)), None)
         ids = [*(history.ids if history else ()), *(ord(c) % NUM_VOCAB for c in text)]
         slot = Slot(
@@ -117,6 +122,10 @@ class TablePair:
     def _events(self, slot: Slot, decoding: Decoding) -> Generator[Event]:
         self._cancel.clear()
         self._num_decodes = 0
+        self._skipped.clear()
+        if self._measures:
+            yield Calibrating(0.5)
+            assert self._skipped.wait(10), "the order to skip did not come"
         target = ModelTarget(self._target_cache, self._timers)
         drafter = ModelDrafter(self._draft_cache, NUM_VOCAB, self._timers)
         engine = Engine(target, drafter, FixedPlanner(decoding.draft_max), self._timers)
@@ -127,6 +136,9 @@ class TablePair:
 
     def cancel(self) -> None:
         self._cancel.set()
+
+    def skip_calibration(self) -> None:
+        self._skipped.set()
 
     def _decoding(self, _parts: Sequence[Rows]) -> None:
         self._num_decodes += 1

@@ -47,6 +47,9 @@ class StatusLine:
     def loading(self, model: str, fraction: float) -> None:
         self.show(f"loading the {model}: {fraction:.0%}")
 
+    def calibrating(self, fraction: float) -> None:
+        self.show(f"measuring what decodes cost here: {fraction:.0%}")
+
     def reading(self, model: str, done: int, total: int) -> None:
         self.show(f"the {model} reads the prompt: {done} of {total} tokens")
 

@@ -128,7 +128,16 @@ class Watcher:
         self._quiet = quiet
 
     def see(self, event: Event) -> None:
-        from edge_spec.events import Drafted, Finished, Inspected, Notice, Prefilled, Started, Verified
+        from edge_spec.events import (
+            Calibrating,
+            Drafted,
+            Finished,
+            Inspected,
+            Notice,
+            Prefilled,
+            Started,
+            Verified,
+        )
 
         if self._trace is not None:
             self._trace.write(event)
@@ -137,6 +146,8 @@ class Watcher:
                 self._status.clear()
                 self.token_ids += verdict.tokens
                 self._show(self.text.push(verdict.tokens, verdict.origins))
+            case Calibrating(fraction=fraction):
+                self._status.calibrating(fraction)
             case Prefilled(model=model, done=done, total=total):
                 if not self._has_printed:
                     self._status.reading(model, done, total)

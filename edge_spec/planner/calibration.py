@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,12 +22,23 @@ _MEASURED = Remembered("measured")
 _BUDGET_S = 10.0
 
 
-def calibrate(target: LoadedModel, draft: LoadedModel | None) -> Knowledge:
-    """Measure what decodes of both models cost; empties their caches. Takes seconds. Raises Cancelled."""
-    verify = Staircase(target.cache)
-    drafting = None if draft is None else Staircase(draft.cache, DRAFT_WIDTHS, wanted=False)
-    measure([stair for stair in (verify, drafting) if stair is not None], budget_s=_BUDGET_S)
-    return Knowledge(RowCosts(verify.seconds), None if drafting is None else RowCosts(drafting.seconds))
+class Calibration:
+    """Measures what decodes of both models cost, which takes seconds; what their caches held is lost."""
+
+    def __init__(self, target: LoadedModel, draft: LoadedModel | None) -> None:
+        self._verify = Staircase(target.cache)
+        self._drafting = None if draft is None else Staircase(draft.cache, DRAFT_WIDTHS, wanted=False)
+
+    def steps(self) -> Generator[float]:
+        """Measure; yields what share of it is done. Raises Cancelled."""
+        stairs = (self._verify, self._drafting)
+        return measure([stair for stair in stairs if stair is not None], budget_s=_BUDGET_S)
+
+    @property
+    def knowledge(self) -> Knowledge:
+        """What was found, with nothing learned from texts yet."""
+        drafting = None if self._drafting is None else RowCosts(self._drafting.seconds)
+        return Knowledge(RowCosts(self._verify.seconds), drafting)
 
 
 def recall(target: LoadedModel, draft: LoadedModel | None) -> tuple[Knowledge, bool] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
 from edge_spec.types import KVCache, Rows
@@ -40,10 +40,9 @@ class Staircase:
         for width in (1, max(self.widths)):
             self._decode(width)
 
-    def turn(self, widths: Sequence[int] | None = None) -> None:
-        """Decode each width once."""
-        for width in self.widths if widths is None else widths:
-            self.times.setdefault(width, []).append(self._decode(width))
+    def measure(self, width: int) -> None:
+        """Decode so many rows once."""
+        self.times.setdefault(width, []).append(self._decode(width))
 
     @property
     def seconds(self) -> dict[int, float]:
@@ -64,21 +63,23 @@ class Staircase:
         return [(40 + start + i) % self.cache.num_vocab for i in range(count)]
 
 
-def measure(stairs: Sequence[Staircase], repetitions: int = 3, budget_s: float = math.inf) -> None:
-    """Take so many turns at all widths of all models; leaves their caches empty. Raises Cancelled.
+def measure(
+    stairs: Sequence[Staircase], repetitions: int = 3, budget_s: float = math.inf
+) -> Generator[float]:
+    """Take so many turns at all widths of all models; yields what share of it is done.
 
     Widths and models take turns, so that a slow second spoils none of them and a slow machine
     makes all of them slow alike. After `budget_s` seconds only the most used widths are decoded
-    further; all widths are once.
+    further; all widths are once. Leaves the caches empty. Raises Cancelled.
     """
-    try:
-        for stair in stairs:
-            stair.begin()
-        started = sum(stair.cache.busy_s for stair in stairs)
-        for repetition in range(repetitions):
-            late = repetition > 0 and sum(stair.cache.busy_s for stair in stairs) - started > budget_s
-            for stair in stairs:
-                stair.turn([width for width in stair.widths if width in _MOST_USED] if late else None)
-    finally:
-        for stair in stairs:
-            stair.cache.clear()
+    for stair in stairs:
+        stair.begin()
+    started = sum(stair.cache.busy_s for stair in stairs)
+    for repetition in range(repetitions):
+        late = repetition > 0 and sum(stair.cache.busy_s for stair in stairs) - started > budget_s
+        turn = [(s, width) for s in stairs for width in s.widths if not late or width in _MOST_USED]
+        for number, (stair, width) in enumerate(turn):
+            yield (repetition + number / len(turn)) / repetitions
+            stair.measure(width)
+    for stair in stairs:
+        stair.cache.clear()

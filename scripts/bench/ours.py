@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bench.samples import Prompt, Sample, Setting
 from edge_spec import Decoding, Sampling
-from edge_spec.planner.calibration import calibrate, keep
+from edge_spec.planner.calibration import Calibration, keep
 
 if TYPE_CHECKING:
     from edge_spec import Pair
@@ -60,4 +60,7 @@ def calibrate_anew(pair: Pair) -> None:
 
     The pair finds it when it first drafts by `auto`, and goes on learning from answer to answer.
     """
-    keep(calibrate(pair.target, pair.draft), pair.target, pair.draft)
+    calibration = Calibration(pair.target, pair.draft)
+    for _ in calibration.steps():
+        pass
+    keep(calibration.knowledge, pair.target, pair.draft)

@@ -125,6 +125,24 @@ def test_a_stop_while_costs_are_measured_ends_the_text_at_once(tiny_path: Path) 
         )
 
 
+def test_measuring_can_be_skipped_and_the_answer_is_plain(tiny_path: Path) -> None:
+    decoding = Decoding(max_tokens=12, drafter="auto", draft_max=16)
+    with edge_spec.load_pair(tiny_path, tiny_path, context_size=260) as pair:  # never measured at this size
+        shares = []
+        for event in pair.generate("Say hello.", decoding=decoding):
+            if isinstance(event, edge_spec.Calibrating):
+                shares.append(event.fraction)
+                if len(shares) == 3:
+                    pair.skip_calibration()
+        assert isinstance(event, edge_spec.Finished) and event.reason in ("length", "eog")
+        assert (len(shares), event.stats.drafted) == (3, 0) and event.stats.completion_tokens > 0
+        pair.skip_calibration()  # nothing is measured now, so nothing happens
+        again = list(pair.generate("Say hello again.", decoding=decoding))
+        shares = [event.fraction for event in again if isinstance(event, edge_spec.Calibrating)]
+        assert shares == sorted(shares) and shares[0] == 0 and shares[-1] > 0.9
+        assert again[-1].reason in ("length", "eog") and calibration.recall(pair.target, pair.draft)
+
+
 def test_a_text_that_repeats_its_prompt_is_copied(pair: edge_spec.Pair) -> None:
     words = "alpha beta gamma delta epsilon zeta eta theta iota kappa. " * 4
     decoding = Decoding(max_tokens=40, drafter="ngram", draft_max=8)

@@ -110,7 +110,8 @@ def test_a_width_that_always_takes_longer_than_thought_is_learned_alone():
 def test_costs_are_measured_by_decoding_every_width():
     cache = TimedCache(P, STAIRS)
     stair = Staircase(cache, (1, 2, 4, 8))
-    measure([stair])
+    shares = list(measure([stair]))
+    assert shares == sorted(shares) and shares[0] == 0 and shares[-1] < 1
     assert stair.seconds == pytest.approx({n: STAIRS[n] for n in (1, 2, 4, 8)})
     assert cache.length(0) == 0
 
@@ -127,7 +128,7 @@ def test_one_slow_decode_is_passed_over_however_slow_the_machine_is():
 
     cache = Spiky(P, STAIRS)
     stairs = [Staircase(cache, (1, 2, 4, 8)), Staircase(draft, (1, 8), wanted=False)]
-    measure(stairs, budget_s=0.0)
+    list(measure(stairs, budget_s=0.0))
     assert stairs[0].seconds[1] == pytest.approx(STAIRS[1])
     assert {width: len(times) for width, times in stairs[0].times.items()} == {1: 3, 2: 3, 4: 3, 8: 1}
     assert {width: len(times) for width, times in stairs[1].times.items()} == {1: 3, 8: 1}

@@ -28,7 +28,7 @@ from edge_spec.errors import (
     PromptTooLongError,
     UsageError,
 )
-from edge_spec.events import Event, Finished, Started, Verified
+from edge_spec.events import Calibrating, Event, Finished, Started, Verified
 from edge_spec.host import EngineHost
 from edge_spec.host_child import Server
 from edge_spec.host_wire import (
@@ -307,6 +307,15 @@ def test_cancel_ends_the_running_text_soon_and_no_other(shared: EngineHost) -> N
     assert reason(list(events)) == "cancelled"
     assert time.perf_counter() - started < 0.5
     shared.cancel()
+    assert reason(list(shared.generate(ask("hello")))) == "length"
+
+
+def test_the_order_to_skip_a_calibration_reaches_the_pair_and_stops_no_text(shared: EngineHost) -> None:
+    shared.skip_calibration()
+    events = shared.generate(ask("measure first"))
+    assert next(events) == Calibrating(0.5)
+    shared.skip_calibration()
+    assert reason(list(events)) == "length"
     assert reason(list(shared.generate(ask("hello")))) == "length"
 
 

@@ -14,6 +14,7 @@ from typing import Final, Literal, assert_never
 
 from edge_spec import (
     Alternatives,
+    Calibrating,
     Detokenizer,
     Drafted,
     Event,
@@ -176,7 +177,7 @@ class AnswerFold:
                 return self._show_verdict(event)
             case Inspected(rows=rows):
                 self.block.alternatives.update(enumerate(rows, self._first_inspected))
-            case Notice():
+            case Calibrating() | Notice():
                 pass
             case Finished(stats=stats):
                 self.finished, self.stats = event, stats

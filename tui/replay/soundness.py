@@ -10,7 +10,18 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Final
 
-from edge_spec import Alternatives, Drafted, Event, Finished, Inspected, Prefilled, Proposal, Stats, Verified
+from edge_spec import (
+    Alternatives,
+    Calibrating,
+    Drafted,
+    Event,
+    Finished,
+    Inspected,
+    Prefilled,
+    Proposal,
+    Stats,
+    Verified,
+)
 
 _LARGEST: Final = 1e15
 _ROUNDING: Final = 1e-3
@@ -19,6 +30,8 @@ _ROUNDING: Final = 1e-3
 def is_sound(event: Event) -> bool:
     """Whether everything that an event says can be so."""
     match event:
+        case Calibrating(fraction=fraction):
+            return 0 <= fraction <= 1
         case Prefilled(done=done, total=total, cached=cached):
             return _are_amounts((done, total, cached)) and done <= total
         case Drafted(proposal=proposal):

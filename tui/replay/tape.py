@@ -12,6 +12,7 @@ from pathlib import Path
 
 from edge_spec import (
     Alternatives,
+    Calibrating,
     Cancelled,
     Drafted,
     Event,
@@ -108,6 +109,8 @@ def read_tape(path: Path, cancelled: Callable[[], bool] = lambda: False) -> Tape
                     for recorder in current.values():
                         if not recorder.has_finished:
                             recorder.see(event)
+                    continue
+                if isinstance(event, Calibrating):
                     continue
                 if isinstance(event, Started) or event.slot not in current:
                     current[event.slot] = _Recorder(event.slot, reader.piece, stop, notice)
