@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from rich.text import Text
 from textual import events
-from textual.widgets import TextArea
 
-from edge_spec import harmless
+from tui.widgets.text_fields import SafeTextArea
 
 _MOST_REMEMBERED: Final = 200
 
 
-class PromptInput(TextArea):
+class PromptInput(SafeTextArea):
     """A text field that grows with its lines, and remembers what was sent from it."""
 
     DEFAULT_CSS = """
@@ -83,11 +81,7 @@ class PromptInput(TextArea):
         """Whether the text is one that was sent before."""
         return self._index < len(self._sent)
 
-    # -- display and keys
-
-    def get_line(self, line_index: int) -> Text:
-        """The line as it is drawn: a pasted escape sequence must not reach the terminal."""
-        return Text(harmless(self.document.get_line(line_index)), end="", no_wrap=True)
+    # -- keys
 
     async def _on_key(self, event: events.Key) -> None:
         """Do here whatever a key does: in a burst of them, each must find what those before it did.
