@@ -71,6 +71,41 @@ async def test_up_recalls_what_was_sent_and_down_comes_back_to_what_was_typed(ch
         assert seen == ["two", "one", "one", "two", "unsent", "unsent"]
 
 
+async def test_a_recalled_text_that_was_changed_is_found_again(chatting: Chatting) -> None:
+    async with chatting() as chat:
+        await chat.ask("one")
+        await chat.ask("two")
+        await chat.type("unsent")
+        await chat.press("up", "!", "up", "?", "down")
+        assert chat.screen.prompt.text == "two!"
+        await chat.press("down")
+        assert chat.screen.prompt.text == "unsent"
+        await chat.press("up", "up")
+        assert chat.screen.prompt.text == "one?"
+        await chat.press("enter")
+        await chat.until(lambda: len(chat.texts) == 6)
+        seen = []
+        for _ in range(3):
+            await chat.press("up")
+            seen.append(chat.screen.prompt.text)
+        assert seen == ["one?", "two", "one"]  # what was sent is kept as it was sent
+
+
+async def test_up_passes_over_a_slash_command_that_was_sent(chatting: Chatting) -> None:
+    async with chatting() as chat:
+        await chat.ask("one")
+        await chat.enter("/glyphs")
+        await chat.enter("/rejected")
+        seen = []
+        for key in ("up", "up", "up", "down"):
+            await chat.press(key)
+            seen.append(chat.screen.prompt.text)
+            assert not chat.screen.slash_list.is_open
+        assert seen == ["/rejected", "/glyphs", "one", "/glyphs"]
+        await chat.press("backspace")  # now somebody writes it
+        assert chat.screen.slash_list.is_open and chat.screen.slash_list.word == "glyphs"
+
+
 async def test_up_in_a_text_of_many_lines_first_goes_to_its_first_row(chatting: Chatting) -> None:
     async with chatting() as chat:
         await chat.ask("sent")

@@ -225,7 +225,8 @@ class ChatScreen(Screen[None]):
     @on(TextArea.Changed, "#prompt")
     @guarded
     def _typed(self, _event: TextArea.Changed) -> None:
-        self.slash_list.offer(self.prompt.text)
+        # Up and Down go on recalling, where the list would take them.
+        self.slash_list.offer("" if self.prompt.is_as_recalled else self.prompt.text)
         self._send_when_loaded = False
 
     def submit(self) -> None:

@@ -34,7 +34,8 @@ class PromptInput(SafeTextArea):
         self._run_key = run_key
         self._sent: list[str] = []
         self._index = 0
-        self._unsent = ""
+        self._left: dict[int, str] = {}  # texts as they were left, by their index
+        self._recalled: str | None = None
 
     # -- text
 
@@ -64,22 +65,30 @@ class PromptInput(SafeTextArea):
         """`text` was sent; Up brings it back."""
         if text and (not self._sent or self._sent[-1] != text):
             self._sent = [*self._sent, text][-_MOST_REMEMBERED:]
-        self._index, self._unsent = len(self._sent), ""
+        self._index, self._left, self._recalled = len(self._sent), {}, None
 
     def recall(self, step: int) -> None:
-        """Go `step` texts on in what was sent; behind the last is what stood in the prompt."""
+        """Go `step` texts on in what was sent; behind the last is what stood in the prompt.
+
+        A text that was changed meanwhile is found again as it was left, until something is sent.
+        """
         index = min(max(self._index + step, 0), len(self._sent))
         if index == self._index:
             return
-        if self._index == len(self._sent):
-            self._unsent = self.text
+        self._left[self._index] = self.text
         self._index = index
-        self.put(self._sent[index] if index < len(self._sent) else self._unsent)
+        self._recalled = self._left[index] if index in self._left else self._sent[index]
+        self.put(self._recalled)
 
     @property
     def is_recalling(self) -> bool:
-        """Whether the text is one that was sent before."""
+        """Whether the text is one that was sent before, changed or not."""
         return self._index < len(self._sent)
+
+    @property
+    def is_as_recalled(self) -> bool:
+        """Whether the text is as recalling put it here: nobody is writing it."""
+        return self.text == self._recalled
 
     # -- keys
 
