@@ -443,6 +443,24 @@ async def test_saved_settings_hold_at_once_and_leave_the_others_alone(chatting: 
         assert chat.told[-1] == "The models' new settings hold when they are loaded again (F5)."
 
 
+async def test_saved_settings_leave_what_was_chosen_by_key(chatting: Chatting) -> None:
+    async with chatting() as chat:
+        await chat.press("f3", "f8")
+        await chat.enter("/theme nord")
+        Path("edge-spec.toml").write_text('[keys]\nhelp = "f12"\n')
+        chat.screen.settings_saved()
+        await chat.settle()
+        tokens = chat.screen.tokens
+        assert (tokens.show_rejected, tokens.glyphs, chat.app.theme) == (False, True, "nord")
+        assert chat.screen.prompt.placeholder == "Ask something, or type / for commands, F12 for help"
+        Path("edge-spec.toml").write_text('[chat]\nrejected = false\ntheme = "gruvbox"\n')
+        chat.screen.settings_saved()
+        Path("edge-spec.toml").write_text("")
+        chat.screen.settings_saved()
+        await chat.settle()
+        assert (tokens.show_rejected, tokens.glyphs, chat.app.theme) == (True, True, "textual-dark")
+
+
 async def test_no_color_keeps_the_meaning(
     chatting: Chatting, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from edge_spec import EngineCrashedError
 from tests.tui.conftest import Chat, Chatting
 from tests.tui.fake_host import Gate, Script, plain, say
 from tui.commands import COMMANDS
-from tui.keys import key_name, resolve_keys
+from tui.keys import key_code, key_name, resolve_keys
 
 
 def top(chat: Chat) -> str:
@@ -435,6 +435,60 @@ async def test_an_action_can_have_another_key(chatting: Chatting, tmp_path: Path
         await chat.press("ctrl+x")
         assert not chat.session.settings.speculating
         assert chat.screen.key("speculation") == "Ctrl+X" and chat.screen.key("copy") == "/copy"
+
+
+@pytest.mark.parametrize("over", ["", "f1"])
+async def test_the_keys_to_quit_can_be_others_and_quit_from_any_screen(chatting: Chatting, over: str) -> None:
+    Path("edge-spec.toml").write_text('[keys]\nquit = "ctrl+x"\n')
+    async with chatting() as chat:
+        if over:
+            await chat.press(over)
+            assert top(chat) == "HelpScreen"
+        await chat.press("ctrl+q")
+        assert chat.app.is_running
+        await chat.press("ctrl+x")
+        await chat.until(lambda: not chat.app.is_running)
+
+
+async def test_quitting_can_have_no_key_and_its_key_another_action(chatting: Chatting) -> None:
+    Path("edge-spec.toml").write_text('[keys]\nspeculation = "ctrl+q"\n')
+    async with chatting() as chat:
+        await chat.press("ctrl+q")
+        assert chat.app.is_running and not chat.session.settings.speculating
+        Path("edge-spec.toml").write_text("[keys]\nquit = []\n")
+        chat.screen.settings_saved()
+        await chat.press("ctrl+q")
+        assert chat.app.is_running and not chat.session.settings.speculating
+        Path("edge-spec.toml").write_text("")
+        chat.screen.settings_saved()
+        await chat.press("ctrl+q")
+        await chat.until(lambda: not chat.app.is_running)
+
+
+@pytest.mark.parametrize(
+    ("written", "code"),
+    [("Esc", "escape"), ("PgUp", "pageup"), ("Del", "delete"), ("^P", "ctrl+p"), ("?", "question_mark"),
+     ("↑", "up"), ("F5", "f5"), ("+", "plus"), ("Ctrl++", "ctrl+plus"), ("^^", "ctrl+circumflex_accent"),
+     ("shift+ctrl+Home", "ctrl+shift+home"), ("equals_sign", "equals_sign"), ("Return", "enter"),
+     ("x", "x")],
+)  # fmt: skip
+def test_a_key_may_be_written_as_it_is_shown(written: str, code: str) -> None:
+    assert resolve_keys({"stop": [written]}).by_command["stop"] == (code,)
+    assert key_code(key_name(code)) == code
+
+
+def test_every_key_of_the_table_can_be_written_as_it_is_shown() -> None:
+    for key in (key for command in COMMANDS for key in command.keys.split(",")):
+        assert key_code(key) == key_code(key_name(key)) == key
+
+
+def test_a_key_that_does_not_exist_is_said_and_takes_none_away() -> None:
+    keys = resolve_keys({"stop": ["esk"], "help": ["strg+h", "f11"], "copy": []})
+    assert keys.problems == (
+        '[keys] gives "stop" the key "esk", which does not exist.',
+        '[keys] gives "help" the key "strg+h", which does not exist.',
+    )
+    assert [keys.by_command[name] for name in ("stop", "help", "copy")] == [("escape",), ("f11",), ()]
 
 
 def test_a_key_goes_to_who_names_it() -> None:

@@ -164,9 +164,11 @@ class Actions:
         def watch(name: str) -> None:
             from tui.screens.replay import ReplayScreen
 
-            tokens = self._screen.tokens
-            replay = ReplayScreen(_path(name), show_rejected=tokens.show_rejected, glyphs=tokens.glyphs)
-            self._screen.app.push_screen(replay)
+            tokens, keys = self._screen.tokens, self._screen.key
+            shown, glyphs = tokens.show_rejected, tokens.glyphs
+            self._screen.app.push_screen(
+                ReplayScreen(_path(name), show_rejected=shown, glyphs=glyphs, keys=keys)
+            )
 
         self._ask_unless(argument, "Watch the trace in the file", "", watch)
 
@@ -509,10 +511,6 @@ class Actions:
     def _load(self, spec: PairSpec) -> None:
         self._when_idle(lambda: self._screen.load(spec))
 
-
-def _path(name: str) -> Path:
-    return user_path(name)
-
     def _load_named(self, spec: PairSpec) -> None:
         """Load what the user wrote; if it cannot be loaded, what is loaded stays."""
 
@@ -528,6 +526,10 @@ def _path(name: str) -> Path:
                 self._screen.tell(Notice("warning", problem))
 
         self._screen.run_worker(judge(), group="judge", exclusive=True)
+
+
+def _path(name: str) -> Path:
+    return user_path(name)
 
 
 def _file_name(title: str) -> str:

@@ -41,8 +41,8 @@ from tui.commands import BY_NAME, COMMANDS, FOOTER, message_of, parse
 from tui.conversations.record import Record
 from tui.conversations.store import ConversationStore
 from tui.guard import guarded
-from tui.keys import Keys, resolve_keys
-from tui.program import use_theme
+from tui.keys import Keys, keys_of
+from tui.program import use_keys, use_theme
 from tui.widgets.inspect_bar import InspectBar
 from tui.widgets.key_footer import KeyFooter
 from tui.widgets.panel import FoldedPanel, SpeculationPanel, context_text
@@ -72,7 +72,7 @@ class ChatScreen(Screen[None]):
         self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]
         self.resolve = resolve
         self.settings = settings
-        self._use_keys(resolve_keys({name: value.value for name, value in settings.keys.items()}))
+        self._use_keys(keys_of(settings))
         chat = ChatSettings(settings.sampling(), settings.decoding(), settings["system"] or "")
         self.session = ChatSession(chat, Record(store, self.tell), self)
         self.session.num_alternatives = settings["inspect"]
@@ -107,7 +107,7 @@ class ChatScreen(Screen[None]):
         self.tokens.show_rejected = self.settings["rejected"]
         self.tokens.glyphs = self.settings["glyphs"]
         self.show_rendered(self.settings["rendered"])
-        self.prompt.placeholder = f"Ask something, or type / for commands, {self.key('help')} for help"
+        self._show_hint()
         self.prompt.focus()
         self.show_all()
 
@@ -275,8 +275,10 @@ class ChatScreen(Screen[None]):
         """
         before, after = self.settings, self.resolve()
         self.settings = after
-        use_theme(self.app, after["theme"])
-        self._use_keys(resolve_keys({name: value.value for name, value in after.keys.items()}))
+        if after["theme"] != before["theme"]:
+            use_theme(self.app, after["theme"])
+        self._use_keys(keys_of(after))
+        use_keys(self.app, self.key)
         try:
             self.session.settings.take_changes(before, after)
         except SettingError as error:
@@ -284,7 +286,10 @@ class ChatScreen(Screen[None]):
         if after["system"] != before["system"]:
             self.session.system_of_new(after["system"] or "")
         self.session.num_alternatives = after["inspect"]
-        self.tokens.show_rejected, self.tokens.glyphs = after["rejected"], after["glyphs"]
+        if after["rejected"] != before["rejected"]:
+            self.tokens.show_rejected = after["rejected"]
+        if after["glyphs"] != before["glyphs"]:
+            self.tokens.glyphs = after["glyphs"]
         if after["rendered"] != before["rendered"]:
             self.show_rendered(after["rendered"])
         if after.load_options() != before.load_options():
@@ -292,6 +297,7 @@ class ChatScreen(Screen[None]):
             self.tell(Notice("info", words))
         for problem in self.key.problems:
             self.tell(Notice("warning", problem))
+        self._show_hint()
         self.refresh_bindings()
         self.show_all()
 
@@ -435,6 +441,9 @@ class ChatScreen(Screen[None]):
         self.show_title()
         self.show_state()
         self.show_gauges()
+
+    def _show_hint(self) -> None:
+        self.prompt.placeholder = f"Ask something, or type / for commands, {self.key('help')} for help"
 
     def show_title(self) -> None:
         session = self.session
