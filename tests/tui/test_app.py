@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from edge_spec import CataloguePair, InstalledModel, PairSpec, SettingError, res
 from tests.tui.conftest import Chat, Chatting
 from tests.tui.fake_host import Gate, Reading, Script, plain, say
 from tui.app import ChatApp
+from tui.chat.gauges import Speculation
 from tui.chat.start import chosen_pair, first_pair, missing_models
 from tui.widgets.panel import FoldedPanel, SpeculationPanel, sparkline
 from tui.widgets.status import TitleBar
@@ -298,6 +300,17 @@ async def test_the_panel_stands_beside_the_tokens_and_folds_on_a_narrow_screen(
         assert "30 / 4096" not in screen_text(chat)
         await chat.pilot.resize_terminal(100, 30)
         await chat.until(lambda: panel.display and not folded.display)
+
+
+async def test_a_long_reason_leaves_room_for_the_context(chatting: Chatting) -> None:
+    why = "the draft model was turned off, for it has cost more time than it has saved in this conversation"
+    async with chatting(size=(80, 24)) as chat:
+        folded = chat.screen.query_one(FoldedPanel)
+        off = Speculation(on=False, draft_max=3, reason=why)
+        folded.show(replace(chat.session.gauges(), speculation=off))
+        line = str(folded.render())
+        assert line.startswith("off: the draft model was turned off") and line.endswith("… 0/4096")
+        assert len(line) == folded.content_size.width
 
 
 async def test_plain_rounds_of_the_session_give_the_reference(chatting: Chatting, script: Script) -> None:
