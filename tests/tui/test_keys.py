@@ -363,6 +363,42 @@ async def test_f6_walks_over_tokens_and_esc_leaves(chatting: Chatting, script: S
         assert not chat.screen.is_inspecting and chat.screen.prompt.has_focus and tokens.cursor is None
 
 
+@pytest.mark.parametrize("key", ["ctrl+r", "ctrl+n"])
+async def test_a_token_that_is_gone_is_not_told_of_and_the_arrows_walk_on(
+    chatting: Chatting, script: Script, key: str
+) -> None:
+    script.answer(say("One", " two", " three"))
+    script.answer(say("Four", " five", " six"))
+    async with chatting() as chat:
+        await chat.ask()
+        await chat.press("f6")
+        bar, tokens = chat.screen.query_one("#inspect"), chat.screen.tokens
+        assert "three" in str(bar.render())
+        await chat.press(key)
+        if key == "ctrl+n":
+            await chat.ask()
+            tokens.focus()
+        await chat.until(lambda: chat.texts == ["Hi", "Four five six"] and not chat.session.state.busy)
+        assert str(bar.render()) == "Choose a token with the arrow keys or the mouse."
+        for arrow in ("left", "up", "home"):
+            tokens.cursor = None
+            await chat.press(arrow)
+            assert tokens.cursor is not None and "round" in str(bar.render()), arrow
+
+
+async def test_a_cursor_that_moved_before_esc_does_not_go_on_with_inspecting(
+    chatting: Chatting, script: Script
+) -> None:
+    script.answer(say("One", " two", " three"))
+    async with chatting() as chat:
+        await chat.ask()
+        await chat.press("f6")
+        chat.screen.tokens.move_cursor(-1)  # which is told only after
+        chat.screen.inspect(False)
+        await chat.settle()
+        assert not chat.screen.is_inspecting and chat.screen.prompt.has_focus
+
+
 async def test_while_inspecting_answers_come_with_alternatives(chatting: Chatting, script: Script) -> None:
     async with chatting() as chat:
         chat.session.num_alternatives = 0  # the setting that keeps none otherwise

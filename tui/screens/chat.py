@@ -183,7 +183,7 @@ class ChatScreen(Screen[None]):
         """Walk over the tokens, or go back to the prompt."""
         if on == self.is_inspecting:
             return
-        self.session.inspecting = on
+        self.session.inspecting = self.tokens.walks = on
         bar = self.query_one("#inspect", InspectBar)
         bar.clear()
         bar.display = on
@@ -200,11 +200,10 @@ class ChatScreen(Screen[None]):
     @on(TokenView.CursorMoved)
     @guarded
     def _cursor_moved(self, event: TokenView.CursorMoved) -> None:
+        if not event.holds:
+            return
         self.inspect(True)
-        blocks, turn = self.session.transcript.blocks, self.session.turn_of(event.block)
-        if event.block >= len(blocks) or event.span >= len(blocks[event.block].spans):
-            return  # cut since then
-        block = blocks[event.block]
+        block, turn = self.session.transcript.blocks[event.block], self.session.turn_of(event.block)
         info = block.spans[event.span].info
         if info is not None and turn is not None and turn.piece is not None:
             self.query_one("#inspect", InspectBar).show_token(
@@ -400,6 +399,7 @@ class ChatScreen(Screen[None]):
 
     def show_transcript(self, transcript: Transcript) -> None:
         self.tokens.load(transcript)
+        self.query_one("#inspect", InspectBar).clear()  # its token may be gone
         if self.rendered is not None:
             self.rendered.load(transcript)
 

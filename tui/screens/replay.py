@@ -248,7 +248,7 @@ class ReplayScreen(ClosingScreen[None]):
     @on(TokenView.CursorMoved)
     def _cursor_moved(self, event: TokenView.CursorMoved) -> None:
         """A key or a click chose a token."""
-        if self._tape is None or self._tokens.cursor is None:
+        if self._tape is None or not event.holds:
             return
         if not self._inspecting:
             self._inspect(True)
