@@ -17,7 +17,7 @@ from tui.commands import BY_NAME, COMMANDS
 from tui.conversations.database import ConversationError
 from tui.conversations.store import ConversationStore
 from tui.guard import guarded
-from tui.program import Program, use_theme
+from tui.program import Program, use_keys, use_theme
 from tui.screens.chat import ChatScreen
 
 
@@ -30,7 +30,6 @@ class ChatApp(Program):
 
     TITLE = "edge-spec"
     CSS_PATH = "app.tcss"
-    ENABLE_COMMAND_PALETTE = False  # no key of its own: the table has one
 
     def __init__(
         self,
@@ -44,6 +43,7 @@ class ChatApp(Program):
         self._store, problem = _opened(path)
         self._problems = [problem] if problem else []
         self.chat = ChatScreen(settings, resolve, self._store, make_host)
+        use_keys(self, self.chat.key)
 
     def on_mount(self) -> None:
         self.push_screen(self.chat)
@@ -94,7 +94,7 @@ class ChatApp(Program):
             if spec is not None:
                 self.chat.load(spec)
 
-        self.push_screen(FirstRunScreen(self.chat.settings.load_options()), chosen)
+        self.push_screen(FirstRunScreen(self.chat.settings.load_options(), self.chat.key), chosen)
 
 
 def _opened(path: Path | None) -> tuple[ConversationStore | None, str]:

@@ -65,8 +65,7 @@ def _run(app: Program) -> None:
     from tui.hangup import end_with_terminal
 
     start_log()
-    if not _is_shown_elsewhere():
-        end_with_terminal()
+    end_with_terminal()
     app.run()
     if app.bug is not None:
         raise app.bug

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from textual.keys import REPLACED_KEYS, _character_to_key, format_key, key_to_character
+from textual.keys import Keys as TextualKeys
+
+from edge_spec import Settings
 from tui.commands import BY_NAME, COMMANDS
 
 _NAMES: Final = {
-    "escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "delete": "Del", "question_mark": "?",
-    "up": "↑", "down": "↓", "left": "←", "right": "→",
+    "escape": "Esc", "enter": "Enter", "backspace": "Backspace", "delete": "Del",
+    "pageup": "PgUp", "pagedown": "PgDn", "up": "↑", "down": "↓", "left": "←", "right": "→",
 }  # fmt: skip
+_CODES: Final = {"return": "enter", **{name.lower(): code for code, name in _NAMES.items()}}
+_MODIFIERS: Final = frozenset(("alt", "ctrl", "hyper", "meta", "shift", "super"))
+_UNTYPED: Final = frozenset(key.value for key in TextualKeys if re.fullmatch(r"\w+", key.value))
+"""What Textual calls the keys that are not named for a character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,29 +41,63 @@ class Keys:
         return key_name(keys[0]) if keys else BY_NAME[command].usage.partition(" ")[0]
 
 
+def keys_of(settings: Settings) -> Keys:
+    """The keys as these settings have them."""
+    return resolve_keys({name: value.value for name, value in settings.keys.items()})
+
+
 def resolve_keys(given: Mapping[str, Sequence[str]]) -> Keys:
-    """The table's keys with the user's: an action's own are replaced, and a key goes to who names it."""
+    """The table's keys with the user's: an action's own are replaced, and a key goes to who names it.
+
+    A key may be written as Textual calls it or as it is shown. An action with no key that exists keeps
+    its own.
+    """
     problems = []
-    mine: dict[str, str] = {}
+    theirs: dict[str, list[str]] = {}  # the keys of an action
+    mine: dict[str, str] = {}  # the action of a key
     for name, keys in given.items():
         if name not in BY_NAME:
             near = difflib.get_close_matches(name, BY_NAME, 1, cutoff=0.5)
             hint = f'; did you mean "{near[0]}"?' if near else "."
             problems.append(f'[keys] names "{name}", which is no action{hint}')
             continue
+        codes = []
         for key in keys:
-            other = mine.setdefault(key.lower(), name)
+            code = key_code(key)
+            if code is None:
+                problems.append(f'[keys] gives "{name}" the key "{key}", which does not exist.')
+                continue
+            codes.append(code)
+            other = mine.setdefault(code, name)
             if other != name:
                 problems.append(f'[keys] gives {key} to both "{other}" and "{name}"; it is for "{other}".')
+        if codes or not keys:
+            theirs[name] = codes
     by_command = {}
     for command in COMMANDS:
-        keys = given.get(command.name, command.keys.split(","))
+        all_codes = theirs.get(command.name, command.keys.split(","))
         by_command[command.name] = tuple(
-            key.lower() for key in keys if mine.get(key.lower(), command.name) == command.name
+            code for code in all_codes if mine.get(code, command.name) == command.name
         )
     return Keys(by_command, tuple(problems))
 
 
-def key_name(key: str) -> str:
-    """A key as people write it: Esc, F2, Ctrl+N."""
-    return "+".join(_NAMES.get(part, part.capitalize()) for part in key.split("+"))
+def key_name(code: str) -> str:
+    """A key as people write it: Esc, F2, Ctrl+N, ?."""
+    return "+".join(_NAMES.get(part) or format_key(part).capitalize() for part in code.split("+"))
+
+
+def key_code(text: str) -> str | None:
+    """What Textual calls a key that is written so or as it is shown: pageup, PgUp, ^P, ?; None: no key."""
+    text = text.lower()
+    if text.startswith("^") and len(text) > 1:
+        text = f"ctrl+{text[1:]}"
+    *modifiers, last = re.split(r"\+(?=.)", text)
+    last = _CODES.get(last, last)
+    if last not in _UNTYPED:
+        name = REPLACED_KEYS.get(last, last)
+        character = last if len(last) == 1 else key_to_character(name)
+        if character is None or not character.isprintable():
+            return None
+        last = _character_to_key(character)
+    return "+".join((*sorted(modifiers), last)) if _MODIFIERS.issuperset(modifiers) else None

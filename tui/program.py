@@ -7,8 +7,11 @@ import logging
 from typing import Any, Final
 
 from textual.app import App
+from textual.binding import Binding, BindingsMap
 
+from tui.commands import BY_NAME
 from tui.guard import report
+from tui.keys import Keys
 from tui.paging import guard_paging
 from tui.pasting import guard_pastes
 from tui.style_caches import guard_style_caches
@@ -16,10 +19,14 @@ from tui.style_caches import guard_style_caches
 _log: Final = logging.getLogger(__name__)
 
 DEFAULT_THEME: Final = "textual-dark"
+_ANYWHERE: Final = {"quit": "quit", "interrupt": "help_quit", "palette": "command_palette"}
+"""The commands that no screen is needed for, and Textual's actions that do them."""
 
 
-class Program(App[None]):
+class Program(App[None], inherit_bindings=False):
     """A full-screen program. `bug` is the error that ended it, if one did."""
+
+    ENABLE_COMMAND_PALETTE = False  # no key of Textual's: the table has one
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,6 +71,21 @@ class Program(App[None]):
             self._exception = error
             self._exception_event.set()
         self._close_messages_no_wait()
+
+
+def use_keys(app: App[Any], keys: Keys) -> None:
+    """Take these keys for what every screen has; the ones to quit come before any screen's own."""
+    app._bindings = BindingsMap(
+        Binding(
+            ",".join(keys.by_command[name]),
+            action,
+            BY_NAME[name].summary,
+            show=False,
+            priority=name == "quit",
+        )
+        for name, action in _ANYWHERE.items()
+        if keys.by_command[name]
+    )
 
 
 def use_theme(app: App[Any], name: str | None) -> None:

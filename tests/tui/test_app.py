@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from edge_spec import CataloguePair, InstalledModel, PairSpec, SettingError, res
 from tests.tui.conftest import Chat, Chatting
 from tests.tui.fake_host import Gate, Reading, Script, plain, say
 from tui.app import ChatApp
+from tui.chat.gauges import Speculation
 from tui.chat.start import chosen_pair, first_pair, missing_models
 from tui.widgets.panel import FoldedPanel, SpeculationPanel, sparkline
 from tui.widgets.status import TitleBar
@@ -300,6 +302,17 @@ async def test_the_panel_stands_beside_the_tokens_and_folds_on_a_narrow_screen(
         await chat.until(lambda: panel.display and not folded.display)
 
 
+async def test_a_long_reason_leaves_room_for_the_context(chatting: Chatting) -> None:
+    why = "the draft model was turned off, for it has cost more time than it has saved in this conversation"
+    async with chatting(size=(80, 24)) as chat:
+        folded = chat.screen.query_one(FoldedPanel)
+        off = Speculation(on=False, draft_max=3, reason=why)
+        folded.show(replace(chat.session.gauges(), speculation=off))
+        line = str(folded.render())
+        assert line.startswith("off: the draft model was turned off") and line.endswith("… 0/4096")
+        assert len(line) == folded.content_size.width
+
+
 async def test_plain_rounds_of_the_session_give_the_reference(chatting: Chatting, script: Script) -> None:
     script.answer(plain("a", "b", "c", "d", "e", wall_s=0.05))
     script.answer(say("One", *(" w",) * 9))
@@ -441,6 +454,24 @@ async def test_saved_settings_hold_at_once_and_leave_the_others_alone(chatting: 
         assert (sampling.temperature, sampling.top_k) == (0.1, 3)
         assert chat.screen.tokens.glyphs and chat.screen.key("stop") == "F12"
         assert chat.told[-1] == "The models' new settings hold when they are loaded again (F5)."
+
+
+async def test_saved_settings_leave_what_was_chosen_by_key(chatting: Chatting) -> None:
+    async with chatting() as chat:
+        await chat.press("f3", "f8")
+        await chat.enter("/theme nord")
+        Path("edge-spec.toml").write_text('[keys]\nhelp = "f12"\n')
+        chat.screen.settings_saved()
+        await chat.settle()
+        tokens = chat.screen.tokens
+        assert (tokens.show_rejected, tokens.glyphs, chat.app.theme) == (False, True, "nord")
+        assert chat.screen.prompt.placeholder == "Ask something, or type / for commands, F12 for help"
+        Path("edge-spec.toml").write_text('[chat]\nrejected = false\ntheme = "gruvbox"\n')
+        chat.screen.settings_saved()
+        Path("edge-spec.toml").write_text("")
+        chat.screen.settings_saved()
+        await chat.settle()
+        assert (tokens.show_rejected, tokens.glyphs, chat.app.theme) == (True, True, "textual-dark")
 
 
 async def test_no_color_keeps_the_meaning(

@@ -17,6 +17,7 @@ import pytest
 from edge_spec import cli
 from edge_spec.cli import plugins
 from tests.tui import traces
+from tui.widgets.token_view import TokenView
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -193,6 +194,34 @@ async def test_the_replay_program_plays_a_trace_and_ends_with_its_screen(tmp_pat
         await pilot.pause(0.1)
         assert type(app.screen).__name__ == "ReplayScreen"
         await pilot.press("escape")
+        deadline = time.monotonic() + 5
+        while app.is_running and time.monotonic() < deadline:
+            await pilot.pause(0.01)
+        assert not app.is_running
+
+
+async def test_the_users_keys_count_in_the_replay_program(tmp_path: Path) -> None:
+    from edge_spec import resolve_settings
+    from tui.replay.app import ReplayApp
+
+    Path("edge-spec.toml").write_text('[keys]\nquit = "ctrl+x"\nrejected = "f11"\nhelp = "esk"\n')
+    path = traces.write_trace(tmp_path / "x.trace.jsonl", traces.answer(5))
+    app = ReplayApp(path, resolve_settings())
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.pause(0.1)
+        assert [notice.message for notice in app._notifications] == [
+            '[keys] gives "help" the key "esk", which does not exist.'
+        ]
+        await pilot.press("f11", "ctrl+q")
+        assert app.is_running and not app.screen.query_one(TokenView).show_rejected
+        await pilot.press("ctrl+c")
+        assert [notice.message for notice in app._notifications][1:] == [
+            "Press [b]ctrl+x[/b] to quit the app"
+        ]
+        await pilot.press("ctrl+p")
+        await pilot.pause(0.1)
+        assert type(app.screen).__name__ == "Palette"
+        await pilot.press("ctrl+x")
         deadline = time.monotonic() + 5
         while app.is_running and time.monotonic() < deadline:
             await pilot.pause(0.01)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from edge_spec import SETTINGS, Loading, PairSpec, TraceReader, UsageError
+from tests.gguf_maker import make_gguf
 from tests.tui.conftest import Chat, Chatting
 from tests.tui.fake_host import Gate, Script, plain, say
 from tui.chat.actions import Actions
@@ -251,6 +252,7 @@ async def test_a_trace_is_written_until_it_is_ended(chatting: Chatting, script: 
 async def test_model_and_draft_load_another_pair_and_the_conversation_goes_on(
     chatting: Chatting, script: Script
 ) -> None:
+    make_gguf(Path("other.gguf"))
     async with chatting() as chat:
         await chat.ask()
         options = script.specs[0].options
@@ -267,7 +269,34 @@ async def test_model_and_draft_load_another_pair_and_the_conversation_goes_on(
         assert [m["content"] for m in script.requests[-1].messages] == ["Hi", "Yes.", "More"]
 
 
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [("/model typo", 'There is no model "typo": '), ("/draft typo", 'There is no model "typo": '),
+     ("/model half.gguf", "half.gguf is not a usable GGUF"), ("/draft else.gguf", "cannot draft for")],
+)  # fmt: skip
+async def test_what_cannot_be_loaded_is_refused_and_the_pair_stays(
+    chatting: Chatting, script: Script, typed: str, words: str
+) -> None:
+    whole = make_gguf(Path("target.gguf")).read_bytes()
+    make_gguf(Path("else.gguf"), vocab_size=280, changed_token=70)
+    Path("half.gguf").write_bytes(whole[: len(whole) // 2])
+    gate = Gate()
+    script.answer(plain("One"), gate)
+    async with chatting() as chat:
+        await chat.enter("Hi")
+        await chat.until(gate.reached.is_set)
+        await chat.enter(typed)
+        await chat.until(lambda: chat.told)
+        assert words in chat.told[-1]
+        assert chat.session.state.busy and not script.num_closed
+        gate.open()
+        await chat.state("ready")
+        await chat.press("up")
+        assert chat.screen.prompt.text == typed
+
+
 async def test_another_model_in_an_answer_stops_it_first(chatting: Chatting, script: Script) -> None:
+    make_gguf(Path("other.gguf"))
     gate, loading = Gate(), Gate()
     script.answer(plain("One"), gate)
     async with chatting() as chat:
@@ -305,6 +334,21 @@ async def test_a_command_runs_from_the_palette(chatting: Chatting) -> None:
         await chat.pilot.pause(0.3)
         await chat.press("enter")
         await chat.until(lambda: not chat.session.settings.speculating)
+
+
+async def test_the_palette_quits_only_at_an_empty_prompt_where_it_says_so(chatting: Chatting) -> None:
+    async with chatting() as chat:
+        leave = {entry.title: entry for entry in chat.app.get_system_commands(chat.screen)}[
+            "Quit, if the prompt is empty"
+        ]
+        await chat.type("half a thought")
+        leave.callback()
+        await chat.settle()
+        assert chat.app.is_running and chat.screen.prompt.text == "half a thought"
+        assert chat.told[-1] == "The prompt is not empty; Ctrl+Q quits all the same."
+        await chat.type("")
+        leave.callback()
+        await chat.until(lambda: not chat.app.is_running)
 
 
 async def test_enter_pressed_twice_in_the_palette_closes_only_the_palette(chatting: Chatting) -> None:

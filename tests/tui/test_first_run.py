@@ -13,6 +13,7 @@ import edge_spec
 from edge_spec import CataloguePair, DraftChoice, InstalledModel, PairEstimate, PairSpec
 from edge_spec.errors import ModelFileError
 from tests.tui.alone import alone, until
+from tui.keys import resolve_keys
 from tui.screens.first_run import FirstRunScreen
 from tui.screens.pick_file import PickFileScreen
 from tui.screens.pull import PullScreen
@@ -153,6 +154,16 @@ async def test_a_found_model_that_nothing_here_drafts_for_can_be_used_alone_at_o
         await pilot.press("home", "enter")  # counts as soon as it is known what drafts for it
         await until(pilot, lambda: app.results)
         assert app.results == [PairSpec(str(OLLAMAS.path), None, {})]
+
+
+async def test_the_key_that_gets_a_draft_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge_spec, "found_models", lambda: [OLLAMAS])
+    monkeypatch.setattr(edge_spec, "drafts_for", lambda _target: [])
+    async with alone(FirstRunScreen(keys=resolve_keys({"models": ["f11"]}))) as (app, pilot):
+        await until(pilot, lambda: "Ollama" in app.text("#first-list"))
+        await pilot.press("home")
+        words = "so it decodes plainly at first; F11 gets or makes one."
+        await until(pilot, lambda: words in app.text("#first-plan").replace("\n", " "))
 
 
 async def test_escape_means_not_now() -> None:

@@ -1,7 +1,8 @@
-"""A terminal that goes away takes the program with it."""
+"""A terminal that goes away takes the program with it, and so does a server behind a page."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import signal
@@ -19,18 +20,20 @@ def _ignoring() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does, which is inherited
 
 
+def _environment(folder: Path) -> dict[str, str]:
+    folders = {f"XDG_{name}_HOME": str(folder / name) for name in ("DATA", "CONFIG", "STATE", "CACHE")}
+    return {**os.environ, **folders, "EDGE_SPEC_MODELS": str(folder), "PYTHONPATH": str(ROOT)}
+
+
 @pytest.mark.parametrize("own_session", [True, False], ids=["no controlling terminal", "ours"])
 def test_the_chat_ends_when_its_terminal_does_though_sighup_is_ignored(
     tmp_path: Path, own_session: bool
 ) -> None:
     outer, inner = pty.openpty()
-    folders = {f"XDG_{name}_HOME": str(tmp_path / name) for name in ("DATA", "CONFIG", "STATE", "CACHE")}
     child = subprocess.Popen(
         [sys.executable, "-m", "edge_spec.cli", "chat"],
         stdin=inner, stdout=inner, stderr=inner, cwd=tmp_path, preexec_fn=_ignoring,
-        start_new_session=own_session,
-        env={**os.environ, **folders, "EDGE_SPEC_MODELS": str(tmp_path), "PYTHONPATH": str(ROOT),
-             "TERM": "xterm-256color"},
+        start_new_session=own_session, env={**_environment(tmp_path), "TERM": "xterm-256color"},
     )  # fmt: skip
     os.close(inner)
     shown = bytearray()
@@ -52,3 +55,25 @@ def test_the_chat_ends_when_its_terminal_does_though_sighup_is_ignored(
     finally:
         child.kill()
         child.wait()
+
+
+def test_the_chat_behind_a_page_ends_when_its_server_is_killed(tmp_path: Path) -> None:
+    """A server as textual-serve is one, but that it leaves the output, whose end tells when all is over."""
+    code = (
+        "import subprocess, sys\n"
+        "subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL).wait()\n"
+    )
+    server = subprocess.Popen(
+        [sys.executable, "-c", code, sys.executable, "-m", "edge_spec.cli", "chat"],
+        stdout=subprocess.PIPE, cwd=tmp_path, start_new_session=True,
+        env={**_environment(tmp_path), "TEXTUAL_DRIVER": "textual.drivers.web_driver:WebDriver"},
+    )  # fmt: skip
+    try:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"__GANGLION__\n"
+        server.kill()
+        server.communicate(timeout=20)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
+        server.communicate()

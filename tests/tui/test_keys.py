@@ -11,7 +11,7 @@ from edge_spec import EngineCrashedError
 from tests.tui.conftest import Chat, Chatting
 from tests.tui.fake_host import Gate, Script, plain, say
 from tui.commands import COMMANDS
-from tui.keys import key_name, resolve_keys
+from tui.keys import key_code, key_name, resolve_keys
 
 
 def top(chat: Chat) -> str:
@@ -69,6 +69,41 @@ async def test_up_recalls_what_was_sent_and_down_comes_back_to_what_was_typed(ch
             await chat.press(key)
             seen.append(chat.screen.prompt.text)
         assert seen == ["two", "one", "one", "two", "unsent", "unsent"]
+
+
+async def test_a_recalled_text_that_was_changed_is_found_again(chatting: Chatting) -> None:
+    async with chatting() as chat:
+        await chat.ask("one")
+        await chat.ask("two")
+        await chat.type("unsent")
+        await chat.press("up", "!", "up", "?", "down")
+        assert chat.screen.prompt.text == "two!"
+        await chat.press("down")
+        assert chat.screen.prompt.text == "unsent"
+        await chat.press("up", "up")
+        assert chat.screen.prompt.text == "one?"
+        await chat.press("enter")
+        await chat.until(lambda: len(chat.texts) == 6)
+        seen = []
+        for _ in range(3):
+            await chat.press("up")
+            seen.append(chat.screen.prompt.text)
+        assert seen == ["one?", "two", "one"]  # what was sent is kept as it was sent
+
+
+async def test_up_passes_over_a_slash_command_that_was_sent(chatting: Chatting) -> None:
+    async with chatting() as chat:
+        await chat.ask("one")
+        await chat.enter("/glyphs")
+        await chat.enter("/rejected")
+        seen = []
+        for key in ("up", "up", "up", "down"):
+            await chat.press(key)
+            seen.append(chat.screen.prompt.text)
+            assert not chat.screen.slash_list.is_open
+        assert seen == ["/rejected", "/glyphs", "one", "/glyphs"]
+        await chat.press("backspace")  # now somebody writes it
+        assert chat.screen.slash_list.is_open and chat.screen.slash_list.word == "glyphs"
 
 
 async def test_up_in_a_text_of_many_lines_first_goes_to_its_first_row(chatting: Chatting) -> None:
@@ -328,6 +363,42 @@ async def test_f6_walks_over_tokens_and_esc_leaves(chatting: Chatting, script: S
         assert not chat.screen.is_inspecting and chat.screen.prompt.has_focus and tokens.cursor is None
 
 
+@pytest.mark.parametrize("key", ["ctrl+r", "ctrl+n"])
+async def test_a_token_that_is_gone_is_not_told_of_and_the_arrows_walk_on(
+    chatting: Chatting, script: Script, key: str
+) -> None:
+    script.answer(say("One", " two", " three"))
+    script.answer(say("Four", " five", " six"))
+    async with chatting() as chat:
+        await chat.ask()
+        await chat.press("f6")
+        bar, tokens = chat.screen.query_one("#inspect"), chat.screen.tokens
+        assert "three" in str(bar.render())
+        await chat.press(key)
+        if key == "ctrl+n":
+            await chat.ask()
+            tokens.focus()
+        await chat.until(lambda: chat.texts == ["Hi", "Four five six"] and not chat.session.state.busy)
+        assert str(bar.render()) == "Choose a token with the arrow keys or the mouse."
+        for arrow in ("left", "up", "home"):
+            tokens.cursor = None
+            await chat.press(arrow)
+            assert tokens.cursor is not None and "round" in str(bar.render()), arrow
+
+
+async def test_a_cursor_that_moved_before_esc_does_not_go_on_with_inspecting(
+    chatting: Chatting, script: Script
+) -> None:
+    script.answer(say("One", " two", " three"))
+    async with chatting() as chat:
+        await chat.ask()
+        await chat.press("f6")
+        chat.screen.tokens.move_cursor(-1)  # which is told only after
+        chat.screen.inspect(False)
+        await chat.settle()
+        assert not chat.screen.is_inspecting and chat.screen.prompt.has_focus
+
+
 async def test_while_inspecting_answers_come_with_alternatives(chatting: Chatting, script: Script) -> None:
     async with chatting() as chat:
         chat.session.num_alternatives = 0  # the setting that keeps none otherwise
@@ -400,6 +471,60 @@ async def test_an_action_can_have_another_key(chatting: Chatting, tmp_path: Path
         await chat.press("ctrl+x")
         assert not chat.session.settings.speculating
         assert chat.screen.key("speculation") == "Ctrl+X" and chat.screen.key("copy") == "/copy"
+
+
+@pytest.mark.parametrize("over", ["", "f1"])
+async def test_the_keys_to_quit_can_be_others_and_quit_from_any_screen(chatting: Chatting, over: str) -> None:
+    Path("edge-spec.toml").write_text('[keys]\nquit = "ctrl+x"\n')
+    async with chatting() as chat:
+        if over:
+            await chat.press(over)
+            assert top(chat) == "HelpScreen"
+        await chat.press("ctrl+q")
+        assert chat.app.is_running
+        await chat.press("ctrl+x")
+        await chat.until(lambda: not chat.app.is_running)
+
+
+async def test_quitting_can_have_no_key_and_its_key_another_action(chatting: Chatting) -> None:
+    Path("edge-spec.toml").write_text('[keys]\nspeculation = "ctrl+q"\n')
+    async with chatting() as chat:
+        await chat.press("ctrl+q")
+        assert chat.app.is_running and not chat.session.settings.speculating
+        Path("edge-spec.toml").write_text("[keys]\nquit = []\n")
+        chat.screen.settings_saved()
+        await chat.press("ctrl+q")
+        assert chat.app.is_running and not chat.session.settings.speculating
+        Path("edge-spec.toml").write_text("")
+        chat.screen.settings_saved()
+        await chat.press("ctrl+q")
+        await chat.until(lambda: not chat.app.is_running)
+
+
+@pytest.mark.parametrize(
+    ("written", "code"),
+    [("Esc", "escape"), ("PgUp", "pageup"), ("Del", "delete"), ("^P", "ctrl+p"), ("?", "question_mark"),
+     ("↑", "up"), ("F5", "f5"), ("+", "plus"), ("Ctrl++", "ctrl+plus"), ("^^", "ctrl+circumflex_accent"),
+     ("shift+ctrl+Home", "ctrl+shift+home"), ("equals_sign", "equals_sign"), ("Return", "enter"),
+     ("x", "x")],
+)  # fmt: skip
+def test_a_key_may_be_written_as_it_is_shown(written: str, code: str) -> None:
+    assert resolve_keys({"stop": [written]}).by_command["stop"] == (code,)
+    assert key_code(key_name(code)) == code
+
+
+def test_every_key_of_the_table_can_be_written_as_it_is_shown() -> None:
+    for key in (key for command in COMMANDS for key in command.keys.split(",")):
+        assert key_code(key) == key_code(key_name(key)) == key
+
+
+def test_a_key_that_does_not_exist_is_said_and_takes_none_away() -> None:
+    keys = resolve_keys({"stop": ["esk"], "help": ["strg+h", "f11"], "copy": []})
+    assert keys.problems == (
+        '[keys] gives "stop" the key "esk", which does not exist.',
+        '[keys] gives "help" the key "strg+h", which does not exist.',
+    )
+    assert [keys.by_command[name] for name in ("stop", "help", "copy")] == [("escape",), ("f11",), ()]
 
 
 def test_a_key_goes_to_who_names_it() -> None:

@@ -13,6 +13,7 @@ from edge_spec import Event, Notice
 from tests.tui import traces
 from tests.tui.alone import Alone, alone, until
 from tui.chat.transcript import AnswerFold, Block, Transcript
+from tui.keys import resolve_keys
 from tui.screens.replay import ReplayScreen
 from tui.widgets.inspect_bar import InspectBar
 from tui.widgets.panel import FoldedPanel, SpeculationPanel
@@ -147,6 +148,39 @@ async def test_playing_goes_on_only_after_looking_closer(path: Path) -> None:
         await pilot.press("space")
         assert _place(app).startswith("▶ playing")
         assert not app.screen.query_one(InspectBar).display
+
+
+async def test_the_users_keys_count_here_too_and_are_the_ones_that_are_told(path: Path) -> None:
+    keys = resolve_keys({"rejected": ["f11"], "inspect": ["ctrl+x"], "glyphs": [], "speculation": ["f3"]})
+    async with alone(ReplayScreen(path, keys=keys), (120, 36)) as (app, pilot):
+        await until(pilot, lambda: _is_read(app))
+        assert app.text("#replay-keys").strip().endswith("F11 rejected  Ctrl+X inspect  Esc close")
+        await pilot.press("end", "f3", "f6", "f8")
+        assert _tokens(app).show_rejected and not _tokens(app).glyphs and _tokens(app).cursor is None
+        await pilot.press("f11", "ctrl+x")
+        assert not _tokens(app).show_rejected
+        await until(pilot, lambda: _tokens(app).cursor is not None)
+        assert app.text("#replay-keys").strip().endswith("F11 rejected  Ctrl+X or Esc back to the rounds")
+    async with alone(ReplayScreen(path, keys=resolve_keys({"rejected": [], "inspect": []}))) as (app, pilot):
+        await until(pilot, lambda: _is_read(app))
+        assert app.text("#replay-keys").strip() == "Space play  ←→ round  Home End  + - speed  Esc close"
+
+
+async def test_the_cursor_on_a_guess_that_is_taken_away_goes_back_to_the_last_token(tmp_path: Path) -> None:
+    rounds = [*traces.one_round(0, [], 0, 3), *traces.one_round(0, [4, 5, 6], 0, None)]
+    whole = traces.answer(1)
+    path = traces.write_trace(tmp_path / "a.jsonl", [*whole[:3], *rounds, whole[-1]])
+    async with alone(ReplayScreen(path)) as (app, pilot):
+        await until(pilot, lambda: _is_read(app))
+        block = len(_tokens(app).transcript.blocks) - 1
+        await pilot.press("end")
+        tokens = _tokens(app)
+        last = len(_answer(app).spans) - 1
+        tokens.cursor = (block, last)  # which is told only after
+        app.screen._show(app.screen._player.step(-1))  # type: ignore[attr-defined]
+        await pilot.pause()
+        assert len(_answer(app).spans) < last and tokens.cursor == (block, 0)
+        assert "plain" in app.text("InspectBar")
 
 
 async def test_the_gauges_follow_the_place(path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from textual.pilot import Pilot
 
 from edge_spec import EngineCrashedError, Loading, resolve_settings
+from tests.gguf_maker import make_gguf
 from tests.tui.conftest import Chat
 from tests.tui.fake_host import SPEC, End, Gate, Reading, Round, Script, plain
 from tui.app import ChatApp
@@ -44,6 +45,7 @@ async def answered(chat: Chat, script: Script) -> None:
 async def loading(chat: Chat, script: Script) -> None:
     gate = Gate()
     script.loads.append([Loading("draft", 0.4), gate])
+    make_gguf(Path("other.gguf"))
     await chat.enter("/model other.gguf")
     await chat.until(lambda: "draft" in chat.words)
 

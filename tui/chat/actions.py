@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from edge_spec import EdgeSpecError, Notice, PairSpec, UsageError, user_path
+from tui.chat.start import problem_of
 from tui.commands import Command, shorten
 from tui.conversations.export import export_markdown
 from tui.guard import report
@@ -162,9 +164,11 @@ class Actions:
         def watch(name: str) -> None:
             from tui.screens.replay import ReplayScreen
 
-            tokens = self._screen.tokens
-            replay = ReplayScreen(_path(name), show_rejected=tokens.show_rejected, glyphs=tokens.glyphs)
-            self._screen.app.push_screen(replay)
+            tokens, keys = self._screen.tokens, self._screen.key
+            shown, glyphs = tokens.show_rejected, tokens.glyphs
+            self._screen.app.push_screen(
+                ReplayScreen(_path(name), show_rejected=shown, glyphs=glyphs, keys=keys)
+            )
 
         self._ask_unless(argument, "Watch the trace in the file", "", watch)
 
@@ -256,7 +260,7 @@ class Actions:
     def models(self, argument: str) -> None:
         spec = self._spec()
         if argument:
-            self._load(replace(spec, target=argument, draft=None))
+            self._load_named(replace(spec, target=argument, draft=None))
             return
         from tui.screens.models import ModelScreen
 
@@ -307,7 +311,10 @@ class Actions:
             raise UsageError("A draft model needs a target; choose that first.")
 
         def load(name: str) -> None:
-            self._load(replace(spec, draft=None if name.lower() == "none" else name))
+            if name.lower() == "none":
+                self._load(replace(spec, draft=None))
+            else:
+                self._load_named(replace(spec, draft=name))
 
         self._ask_unless(argument, 'Draft model, or "none"', spec.draft or "none", load)
 
@@ -388,6 +395,8 @@ class Actions:
         self._screen.app.push_screen(SettingsScreen(self._screen.resolve), saved)
 
     def leave(self, _argument: str) -> None:
+        if self._screen.prompt.text:
+            raise UsageError(f"The prompt is not empty; {self._screen.key('quit')} quits all the same.")
         self._screen.app.exit()
 
     def quit(self, _argument: str) -> None:
@@ -501,6 +510,22 @@ class Actions:
 
     def _load(self, spec: PairSpec) -> None:
         self._when_idle(lambda: self._screen.load(spec))
+
+    def _load_named(self, spec: PairSpec) -> None:
+        """Load what the user wrote; if it cannot be loaded, what is loaded stays."""
+
+        async def judge() -> None:
+            try:
+                problem = await asyncio.to_thread(problem_of, spec)  # it reads files
+            except Exception as error:
+                report(self._screen.app, error)
+                return
+            if problem is None:
+                self._load(spec)
+            else:
+                self._screen.tell(Notice("warning", problem))
+
+        self._screen.run_worker(judge(), group="judge", exclusive=True)
 
 
 def _path(name: str) -> Path:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 import edge_spec
-from edge_spec import PairSpec, Settings, chosen_models, user_path
+from edge_spec import EdgeSpecError, PairSpec, Settings, chosen_models, user_path
 
 _CHOICES: Final = ("model", "draft-model", "hf-repo", "hf-repo-draft", "pair")
 
@@ -41,6 +41,20 @@ def missing_models(spec: PairSpec) -> list[str]:
     missing = [name for name in doubtful if name is not None and not _are_here([name])]
     named = [name for name in (spec.target, spec.draft) if name is not None and name not in known]
     return missing + [name for name in named if edge_spec.is_missing(name)]
+
+
+def problem_of(spec: PairSpec) -> str | None:
+    """Why a pair cannot be loaded, as far as its files tell, which are read; None if nothing is wrong.
+
+    What would be pulled first is not judged.
+    """
+    try:
+        if missing_models(spec):
+            return None
+        edge_spec.estimate_pair(spec)
+        return None if spec.draft is None else edge_spec.check_models(spec.target, spec.draft)
+    except EdgeSpecError as error:
+        return str(error)
 
 
 def _are_here(names: Iterable[str]) -> bool:

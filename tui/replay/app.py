@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from edge_spec import Settings
-from tui.program import Program, use_theme
+from tui.keys import keys_of
+from tui.program import Program, use_keys, use_theme
 from tui.screens.replay import ReplayScreen
 
 
@@ -18,10 +19,13 @@ class ReplayApp(Program):
         super().__init__()
         self._path = path
         self._settings = settings
+        self._keys = keys_of(settings)
+        use_keys(self, self._keys)
 
     def on_mount(self) -> None:
         use_theme(self, self._settings["theme"])
         shown, glyphs = self._settings["rejected"], self._settings["glyphs"]
-        self.push_screen(
-            ReplayScreen(self._path, show_rejected=shown, glyphs=glyphs), lambda _result: self.exit()
-        )
+        for problem in self._keys.problems:
+            self.notify(problem, severity="warning", markup=False)
+        replay = ReplayScreen(self._path, show_rejected=shown, glyphs=glyphs, keys=self._keys)
+        self.push_screen(replay, lambda _result: self.exit())

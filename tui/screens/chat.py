@@ -41,8 +41,8 @@ from tui.commands import BY_NAME, COMMANDS, FOOTER, message_of, parse
 from tui.conversations.record import Record
 from tui.conversations.store import ConversationStore
 from tui.guard import guarded
-from tui.keys import Keys, resolve_keys
-from tui.program import use_theme
+from tui.keys import Keys, keys_of
+from tui.program import use_keys, use_theme
 from tui.widgets.inspect_bar import InspectBar
 from tui.widgets.key_footer import KeyFooter
 from tui.widgets.panel import FoldedPanel, SpeculationPanel, context_text
@@ -72,7 +72,7 @@ class ChatScreen(Screen[None]):
         self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]
         self.resolve = resolve
         self.settings = settings
-        self._use_keys(resolve_keys({name: value.value for name, value in settings.keys.items()}))
+        self._use_keys(keys_of(settings))
         chat = ChatSettings(settings.sampling(), settings.decoding(), settings["system"] or "")
         self.session = ChatSession(chat, Record(store, self.tell), self)
         self.session.num_alternatives = settings["inspect"]
@@ -107,7 +107,7 @@ class ChatScreen(Screen[None]):
         self.tokens.show_rejected = self.settings["rejected"]
         self.tokens.glyphs = self.settings["glyphs"]
         self.show_rendered(self.settings["rendered"])
-        self.prompt.placeholder = f"Ask something, or type / for commands, {self.key('help')} for help"
+        self._show_hint()
         self.prompt.focus()
         self.show_all()
 
@@ -183,7 +183,7 @@ class ChatScreen(Screen[None]):
         """Walk over the tokens, or go back to the prompt."""
         if on == self.is_inspecting:
             return
-        self.session.inspecting = on
+        self.session.inspecting = self.tokens.walks = on
         bar = self.query_one("#inspect", InspectBar)
         bar.clear()
         bar.display = on
@@ -200,11 +200,10 @@ class ChatScreen(Screen[None]):
     @on(TokenView.CursorMoved)
     @guarded
     def _cursor_moved(self, event: TokenView.CursorMoved) -> None:
+        if not event.holds:
+            return
         self.inspect(True)
-        blocks, turn = self.session.transcript.blocks, self.session.turn_of(event.block)
-        if event.block >= len(blocks) or event.span >= len(blocks[event.block].spans):
-            return  # cut since then
-        block = blocks[event.block]
+        block, turn = self.session.transcript.blocks[event.block], self.session.turn_of(event.block)
         info = block.spans[event.span].info
         if info is not None and turn is not None and turn.piece is not None:
             self.query_one("#inspect", InspectBar).show_token(
@@ -225,7 +224,8 @@ class ChatScreen(Screen[None]):
     @on(TextArea.Changed, "#prompt")
     @guarded
     def _typed(self, _event: TextArea.Changed) -> None:
-        self.slash_list.offer(self.prompt.text)
+        # Up and Down go on recalling, where the list would take them.
+        self.slash_list.offer("" if self.prompt.is_as_recalled else self.prompt.text)
         self._send_when_loaded = False
 
     def submit(self) -> None:
@@ -274,8 +274,10 @@ class ChatScreen(Screen[None]):
         """
         before, after = self.settings, self.resolve()
         self.settings = after
-        use_theme(self.app, after["theme"])
-        self._use_keys(resolve_keys({name: value.value for name, value in after.keys.items()}))
+        if after["theme"] != before["theme"]:
+            use_theme(self.app, after["theme"])
+        self._use_keys(keys_of(after))
+        use_keys(self.app, self.key)
         try:
             self.session.settings.take_changes(before, after)
         except SettingError as error:
@@ -283,7 +285,10 @@ class ChatScreen(Screen[None]):
         if after["system"] != before["system"]:
             self.session.system_of_new(after["system"] or "")
         self.session.num_alternatives = after["inspect"]
-        self.tokens.show_rejected, self.tokens.glyphs = after["rejected"], after["glyphs"]
+        if after["rejected"] != before["rejected"]:
+            self.tokens.show_rejected = after["rejected"]
+        if after["glyphs"] != before["glyphs"]:
+            self.tokens.glyphs = after["glyphs"]
         if after["rendered"] != before["rendered"]:
             self.show_rendered(after["rendered"])
         if after.load_options() != before.load_options():
@@ -291,6 +296,7 @@ class ChatScreen(Screen[None]):
             self.tell(Notice("info", words))
         for problem in self.key.problems:
             self.tell(Notice("warning", problem))
+        self._show_hint()
         self.refresh_bindings()
         self.show_all()
 
@@ -393,6 +399,7 @@ class ChatScreen(Screen[None]):
 
     def show_transcript(self, transcript: Transcript) -> None:
         self.tokens.load(transcript)
+        self.query_one("#inspect", InspectBar).clear()  # its token may be gone
         if self.rendered is not None:
             self.rendered.load(transcript)
 
@@ -434,6 +441,9 @@ class ChatScreen(Screen[None]):
         self.show_title()
         self.show_state()
         self.show_gauges()
+
+    def _show_hint(self) -> None:
+        self.prompt.placeholder = f"Ask something, or type / for commands, {self.key('help')} for help"
 
     def show_title(self) -> None:
         session = self.session

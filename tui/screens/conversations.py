@@ -26,6 +26,7 @@ from tui.conversations.store import ConversationStore
 from tui.screens.closing import ClosingModal
 from tui.screens.confirm import ConfirmScreen
 from tui.screens.edit import EditScreen
+from tui.widgets.text_fields import SafeInput
 
 SETTLE_S: Final = 0.05
 """A search begins when nothing was typed for so long."""
@@ -74,7 +75,7 @@ class ConversationsScreen(ClosingModal[int | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="conversations-box"):
-            yield Input(placeholder="Search titles and messages", id="conversations-query")
+            yield SafeInput(placeholder="Search titles and messages", id="conversations-query")
             yield OptionList(id="conversations-list", markup=False)
             yield Static(id="conversations-words", markup=False)
             yield Static(_KEYS, id="conversations-keys", markup=False)

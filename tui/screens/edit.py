@@ -12,6 +12,7 @@ from textual.widgets import Input, Static, TextArea
 
 from edge_spec import harmless
 from tui.screens.closing import ClosingModal
+from tui.widgets.text_fields import SafeInput, SafeTextArea
 
 
 class EditScreen(ClosingModal[str | None]):
@@ -36,10 +37,10 @@ class EditScreen(ClosingModal[str | None]):
         with Vertical(id="edit-box", classes="-lines" if self._multiline else ""):
             yield Static(harmless(self._title), id="edit-title", markup=False)
             if self._multiline:
-                yield TextArea(self._text, id="edit-text")
+                yield SafeTextArea(self._text, id="edit-text")
                 yield Static("Ctrl+S save   Enter new line   Esc cancel", id="edit-keys", markup=False)
             else:
-                yield Input(self._text, id="edit-text")
+                yield SafeInput(self._text, id="edit-text")
                 yield Static("Enter save   Esc cancel", id="edit-keys", markup=False)
 
     def on_mount(self) -> None:

@@ -27,6 +27,7 @@ from edge_spec import (
     harmless,
     size_text,
 )
+from tui.keys import Keys, resolve_keys
 from tui.models.choices import best_of, drafts_of, of_model, targets_of
 from tui.models.memory_plan import disk_words, memory_words
 from tui.screens.closing import ClosingModal
@@ -61,8 +62,9 @@ class FirstRunScreen(ClosingModal[PairSpec | None]):
         words: str
         spec: PairSpec | None = None
 
-    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, options: Mapping[str, Any] | None = None, keys: Keys | None = None) -> None:
         super().__init__()
+        self._keys = keys if keys is not None else resolve_keys({})
         self._options = dict(options or {})
         pairs = sorted(
             (pair for pair in edge_spec.catalogue() if pair.sized), key=lambda pair: pair.num_bytes
@@ -184,7 +186,8 @@ class FirstRunScreen(ClosingModal[PairSpec | None]):
             words = (
                 f"Draft: {draft.choice.name}, which is here too."
                 if draft
-                else "No draft for it is here, so it decodes plainly at first; F5 gets or makes one."
+                else "No draft for it is here, so it decodes plainly at first; "
+                f"{self._keys('models')} gets or makes one."
             )
             words = f"Nothing is downloaded. {words}\n{memory_words(edge_spec.estimate_pair(spec))}"
         except EdgeSpecError as error:

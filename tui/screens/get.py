@@ -21,6 +21,7 @@ from edge_spec import Cancelled, CataloguePair, EdgeSpecError, PullPreview, harm
 from tui.models.memory_plan import disk_words
 from tui.screens.closing import ClosingModal
 from tui.screens.pull import PullScreen
+from tui.widgets.text_fields import SafeInput
 
 _HINT: Final = (
     "Choose a pair of the catalogue, or type a name of the hub: USER/REPO, or USER/REPO:QUANT for one of "
@@ -69,7 +70,7 @@ class GetScreen(ClosingModal[tuple[str, ...] | None]):
     def compose(self) -> ComposeResult:
         with Vertical(id="get-box"):
             yield Static("Get a model", id="get-title", markup=False)
-            yield Input(self._name, placeholder="name", select_on_focus=False, id="get-name")
+            yield SafeInput(self._name, placeholder="name", select_on_focus=False, id="get-name")
             yield OptionList(id="get-list", markup=False)
             yield Static(_HINT, id="get-words", markup=False)
             yield Static(_KEYS["typing"], id="get-keys", markup=False)

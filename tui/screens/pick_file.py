@@ -20,6 +20,7 @@ from textual.worker import get_current_worker
 
 from edge_spec import EdgeSpecError, harmless, size_text, user_path
 from tui.screens.closing import ClosingModal
+from tui.widgets.text_fields import SafeInput
 
 MOST_SHOWN: Final = 200
 """So many entries of a folder are listed; typing more of the name brings up the others."""
@@ -81,7 +82,7 @@ class PickFileScreen(ClosingModal[Path | None]):
     def compose(self) -> ComposeResult:
         with Vertical(id="pick-box"):
             yield Static(self._title, id="pick-title", markup=False)
-            yield Input(self._start, select_on_focus=False, id="pick-path")
+            yield SafeInput(self._start, select_on_focus=False, id="pick-path")
             yield OptionList(id="pick-list", markup=False)
             yield Static(id="pick-words", markup=False)
             yield Static(_KEYS, id="pick-keys", markup=False)

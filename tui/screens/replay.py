@@ -20,6 +20,8 @@ from textual.worker import get_current_worker
 from edge_spec import Cancelled, TraceHeader, UsageError, harmless
 from tui.chat.gauges import PlainReference, Speculation, read_gauges
 from tui.chat.transcript import Block, Transcript
+from tui.commands import BY_NAME
+from tui.keys import Keys, resolve_keys
 from tui.replay.player import Player
 from tui.replay.tape import Tape, read_tape
 from tui.screens.closing import ClosingScreen
@@ -31,15 +33,17 @@ from tui.widgets.token_view import TokenView
 
 FRAME_S: Final = 1 / 20
 
-_KEYS = "Space play  ←→ round  Home End  + - speed  F3 rejected  F6 inspect  Esc close"
-_INSPECT_KEYS = "←→ token  ↑↓ line  F3 rejected  F6 or Esc back to the rounds"
+_AS_IN_THE_CHAT: Final = ("rejected", "inspect", "glyphs")
+"""What has the chat's keys, the user's own among them."""
 
 
 class ReplayScreen(ClosingScreen[None]):
-    """Plays a trace file; `show_rejected` and `glyphs` are how the tokens are shown at first."""
+    """Plays a trace file; `show_rejected` and `glyphs` are how the tokens are shown at first.
+
+    `keys` are the chat's, which count here for what both have.
+    """
 
     CSS_PATH = "replay.tcss"
-    # Those that exist in the chat too have its ids, so that a user's own keys count here as well.
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "play", "Play or pause", priority=True),
         Binding("left", "go(-1)", "A round or token back", priority=True),
@@ -50,9 +54,6 @@ class ReplayScreen(ClosingScreen[None]):
         Binding("minus", "slower", "Slower", priority=True),
         Binding("right_square_bracket", "text(1)", "The next text", priority=True),
         Binding("left_square_bracket", "text(-1)", "The text before", priority=True),
-        Binding("f3", "rejected", "Show or hide rejected tokens", priority=True, id="rejected"),
-        Binding("f6", "inspect", "Look closer at tokens", priority=True, id="inspect"),
-        Binding("f8", "glyphs", "Mark tokens with signs", priority=True, id="glyphs"),
         Binding("escape", "close", "Close", priority=True),
     ]
 
@@ -68,8 +69,14 @@ class ReplayScreen(ClosingScreen[None]):
 
         words: str
 
-    def __init__(self, path: Path, *, show_rejected: bool = True, glyphs: bool = False) -> None:
+    def __init__(
+        self, path: Path, *, show_rejected: bool = True, glyphs: bool = False, keys: Keys | None = None
+    ) -> None:
         super().__init__()
+        self._keys = keys if keys is not None else resolve_keys({})
+        for name in _AS_IN_THE_CHAT:
+            for key in self._keys.by_command[name]:
+                self._bindings.bind(key, name, BY_NAME[name].summary, priority=True)
         self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]
         self._path = path
         self._show_rejected, self._glyphs = show_rejected, glyphs
@@ -241,7 +248,7 @@ class ReplayScreen(ClosingScreen[None]):
     @on(TokenView.CursorMoved)
     def _cursor_moved(self, event: TokenView.CursorMoved) -> None:
         """A key or a click chose a token."""
-        if self._tape is None or self._tokens.cursor is None:
+        if self._tape is None or not event.holds:
             return
         if not self._inspecting:
             self._inspect(True)
@@ -298,7 +305,15 @@ class ReplayScreen(ClosingScreen[None]):
         shown.display = bool(words)
 
     def _show_keys(self) -> None:
-        self.query_one("#replay-keys", Static).update(_INSPECT_KEYS if self._inspecting else _KEYS)
+        keys, has = self._keys, self._keys.by_command
+        rejected = f"{keys('rejected')} rejected  " if has["rejected"] else ""
+        if self._inspecting:
+            back = f"{keys('inspect')} or Esc" if has["inspect"] else "Esc"
+            words = f"←→ token  ↑↓ line  {rejected}{back} back to the rounds"
+        else:
+            inspect = f"{keys('inspect')} inspect  " if has["inspect"] else ""
+            words = f"Space play  ←→ round  Home End  + - speed  {rejected}{inspect}Esc close"
+        self.query_one("#replay-keys", Static).update(words)
 
 
 def _model_names(header: TraceHeader) -> tuple[str, str]:

@@ -27,6 +27,7 @@ from edge_spec import (
 )
 from tui.screens.closing import ClosingModal
 from tui.screens.edit import EditScreen
+from tui.widgets.text_fields import SafeInput
 
 _KEYS: Final = "↑↓ move   Enter change   Space next choice   Del default   Esc close"
 _EDIT_KEYS: Final = "Enter save   Esc cancel"
@@ -63,7 +64,7 @@ class SettingsScreen(ClosingModal[bool]):
                 yield Static(id="settings-about", markup=False)
             with Horizontal(id="settings-editor"):
                 yield Label(id="settings-name", markup=False)
-                yield Input(id="settings-value", compact=True)
+                yield SafeInput(id="settings-value", compact=True)
             yield Static(id="settings-file", markup=False)
             yield Static(_KEYS, id="settings-keys", markup=False)
 

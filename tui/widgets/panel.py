@@ -199,8 +199,11 @@ class FoldedPanel(Widget):
         else:
             reason = f": {speculation.reason}" if speculation.reason else ""
             parts.append(Content.assemble(self._styled("off", "bad"), self._styled(reason, "dim")))
-        left = Content("  ").join(parts)
-        return _spread(left, self._styled(context_text(gauges, "/"), "dim"), self.content_size.width)
+        width = self.content_size.width
+        right = self._styled(context_text(gauges, "/"), "dim")
+        # A reason may be long, and nothing else says how full the context is.
+        room = max(width - right.cell_length - 1, 0)
+        return _spread(Content("  ").join(parts).truncate(room, ellipsis=True), right, width)
 
     def _styled(self, text: str, name: str) -> Content:
         return Content.styled(text, self.get_visual_style(f"folded--{name}"))

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from rich.text import Text
 from textual import events
-from textual.widgets import TextArea
 
-from edge_spec import harmless
+from tui.widgets.text_fields import SafeTextArea
 
 _MOST_REMEMBERED: Final = 200
 
 
-class PromptInput(TextArea):
+class PromptInput(SafeTextArea):
     """A text field that grows with its lines, and remembers what was sent from it."""
 
     DEFAULT_CSS = """
@@ -36,7 +34,8 @@ class PromptInput(TextArea):
         self._run_key = run_key
         self._sent: list[str] = []
         self._index = 0
-        self._unsent = ""
+        self._left: dict[int, str] = {}  # texts as they were left, by their index
+        self._recalled: str | None = None
 
     # -- text
 
@@ -66,28 +65,32 @@ class PromptInput(TextArea):
         """`text` was sent; Up brings it back."""
         if text and (not self._sent or self._sent[-1] != text):
             self._sent = [*self._sent, text][-_MOST_REMEMBERED:]
-        self._index, self._unsent = len(self._sent), ""
+        self._index, self._left, self._recalled = len(self._sent), {}, None
 
     def recall(self, step: int) -> None:
-        """Go `step` texts on in what was sent; behind the last is what stood in the prompt."""
+        """Go `step` texts on in what was sent; behind the last is what stood in the prompt.
+
+        A text that was changed meanwhile is found again as it was left, until something is sent.
+        """
         index = min(max(self._index + step, 0), len(self._sent))
         if index == self._index:
             return
-        if self._index == len(self._sent):
-            self._unsent = self.text
+        self._left[self._index] = self.text
         self._index = index
-        self.put(self._sent[index] if index < len(self._sent) else self._unsent)
+        self._recalled = self._left[index] if index in self._left else self._sent[index]
+        self.put(self._recalled)
 
     @property
     def is_recalling(self) -> bool:
-        """Whether the text is one that was sent before."""
+        """Whether the text is one that was sent before, changed or not."""
         return self._index < len(self._sent)
 
-    # -- display and keys
+    @property
+    def is_as_recalled(self) -> bool:
+        """Whether the text is as recalling put it here: nobody is writing it."""
+        return self.text == self._recalled
 
-    def get_line(self, line_index: int) -> Text:
-        """The line as it is drawn: a pasted escape sequence must not reach the terminal."""
-        return Text(harmless(self.document.get_line(line_index)), end="", no_wrap=True)
+    # -- keys
 
     async def _on_key(self, event: events.Key) -> None:
         """Do here whatever a key does: in a burst of them, each must find what those before it did.

@@ -180,7 +180,7 @@ class TranscriptLayout:
         block, span = place
         while -1 <= block <= len(self._blocks):
             spans = self._blocks[block].spans if 0 <= block < len(self._blocks) else []
-            span += step
+            span = min(span, len(spans)) + step  # what stood at `place` may be cut off
             while 0 <= span < len(spans):
                 if self.is_token((block, span)):
                     yield block, span

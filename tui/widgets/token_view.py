@@ -27,9 +27,9 @@ from tui.widgets.token_painter import TokenPainter
 class TokenView(ScrollView, can_focus=True):
     """Shows a transcript; keeps to the end of it until someone scrolls up.
 
-    With a `cursor` the arrow keys walk over tokens, without one they scroll. `show_rejected`
-    False hides every guess that is no part of the text. `glyphs` marks kinds with characters;
-    where there is no colour, losing guesses always are.
+    With a `cursor` the arrow keys walk over tokens, and where it `walks` they begin to; else they
+    scroll. `show_rejected` False hides every guess that is no part of the text. `glyphs` marks kinds
+    with characters; where there is no colour, losing guesses always are.
     """
 
     ALLOW_SELECT = True
@@ -93,6 +93,13 @@ class TokenView(ScrollView, can_focus=True):
         def control(self) -> TokenView:
             return self.view
 
+        @property
+        def holds(self) -> bool:
+            """Whether the cursor still stands there; since this was said it may have gone, or the token."""
+            blocks = self.view.transcript.blocks
+            is_there = self.block < len(blocks) and self.span < len(blocks[self.block].spans)
+            return is_there and self.view.cursor == (self.block, self.span)
+
     @dataclass
     class ScrolledAway(Message):
         """The view no longer follows the end."""
@@ -118,6 +125,7 @@ class TokenView(ScrollView, can_focus=True):
     ) -> None:
         super().__init__(id=id, classes=classes)
         self.transcript = transcript or Transcript()
+        self.walks = False
         self._layout = TranscriptLayout(Transcript(), Look(0))
         self._width = 0  # nothing is wrapped before it is known
         self._painter = TokenPainter(self)
@@ -230,41 +238,45 @@ class TokenView(ScrollView, can_focus=True):
         self._follow()
         self.post_message(self.BackAtEnd(self) if at_end else self.ScrolledAway(self))
 
+    @property
+    def _is_walking(self) -> bool:
+        return self.walks or self.cursor is not None
+
     def action_scroll_up(self) -> None:
-        if self.cursor is None:
-            super().action_scroll_up()
-        else:
+        if self._is_walking:
             self.move_cursor_lines(-1)
+        else:
+            super().action_scroll_up()
 
     def action_scroll_down(self) -> None:
-        if self.cursor is None:
-            super().action_scroll_down()
-        else:
+        if self._is_walking:
             self.move_cursor_lines(1)
+        else:
+            super().action_scroll_down()
 
     def action_scroll_left(self) -> None:
-        if self.cursor is None:
-            super().action_scroll_left()
-        else:
+        if self._is_walking:
             self.move_cursor(-1)
+        else:
+            super().action_scroll_left()
 
     def action_scroll_right(self) -> None:
-        if self.cursor is None:
-            super().action_scroll_right()
-        else:
+        if self._is_walking:
             self.move_cursor(1)
+        else:
+            super().action_scroll_right()
 
     def action_scroll_home(self) -> None:
-        if self.cursor is None:
-            super().action_scroll_home()
-        else:
+        if self._is_walking:
             self.move_cursor_to_edge(-1)
+        else:
+            super().action_scroll_home()
 
     def action_scroll_end(self) -> None:
-        if self.cursor is None:
-            self.at_end = True
-        else:
+        if self._is_walking:
             self.move_cursor_to_edge(1)
+        else:
+            self.at_end = True
 
     # -- the cursor
 
@@ -279,8 +291,12 @@ class TokenView(ScrollView, can_focus=True):
 
     def move_cursor_lines(self, step: int) -> None:
         """Walk to the token that stands nearest on the next line, down (1) or up (-1), that has one."""
-        if self.cursor is None or (cell := self._layout.cell_of(self.cursor)) is None:
-            return
+        if self.cursor is None:
+            self.cursor = self._last_on_screen()
+        elif (cell := self._layout.cell_of(self.cursor)) is not None:
+            self._walk_lines(cell, step)
+
+    def _walk_lines(self, cell: Cell, step: int) -> None:
         y = cell.y + step
         while 0 <= y < self._layout.num_lines:
             if (place := self._layout.token_at(Cell(cell.x, y))) is not None:

@@ -1,0 +1,28 @@
+"""Text fields that show what would steer a terminal as symbols; Textual's draw it as it is.
+
+The text itself stays what it was. Textual (8.2) keeps only a few control characters from the terminal,
+and the escape character, which a paste, a file's name or a stored title may hold, is not among them.
+"""
+
+from __future__ import annotations
+
+from rich.text import Text
+from textual.widgets import Input, TextArea
+
+from edge_spec import harmless
+
+
+class SafeInput(Input):
+    """A field of one line, whatever is in it."""
+
+    @property
+    def _value(self) -> Text:
+        return Text(harmless(self.value).replace("\n", "␊"), end="", no_wrap=True, overflow="ignore")
+
+
+class SafeTextArea(TextArea):
+    """A field of several lines."""
+
+    def get_line(self, line_index: int) -> Text:
+        """The line as it is drawn."""
+        return Text(harmless(self.document.get_line(line_index)), end="", no_wrap=True)
