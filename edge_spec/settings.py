@@ -33,7 +33,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -249,10 +249,14 @@ SETTINGS: Final = _table()
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A setting's value and where it came from: a flag, a variable, a file, or "default"."""
+    """A setting's value and where it came from: a flag, a variable, a file, or "default".
+
+    `below` is what the next lower place says of the setting.
+    """
 
     value: Any
     origin: str
+    below: Value | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +287,18 @@ class Settings:
         """How high the place of `origin` stands: a flag 4, a variable 3, the project's file 2, the
         user's 1, a default 0.
         """
-        origin = self.origin(name)
+        return self._rank(name, self.origin(name))
+
+    def ranks(self, name: str) -> set[int]:
+        """The ranks of all places that say something of a setting; the highest is that of `rank`."""
+        found = set[int]()
+        value: Value | None = self.values[name]
+        while value is not None:
+            found.add(self._rank(name, value.origin))
+            value = value.below
+        return found
+
+    def _rank(self, name: str, origin: str) -> int:
         if origin.startswith("--"):
             return 4
         places = {"default": 0, str(self.user_file): 1, str(PROJECT_FILE): 2, SETTINGS[name].variable: 3}
@@ -353,21 +368,26 @@ def resolve(
     """Decide every setting. `flags` holds texts as typed; `config` replaces the user's file."""
     values, keys = defaults(), dict[str, Value]()
     files = []
+
+    def put(name: str, value: Value) -> None:
+        values[name] = replace(value, below=values[name])
+
     if config is not None and not os.path.exists(config):
         raise SettingError(f"The settings file {config} does not exist.")
     for path in (config or user_file(), PROJECT_FILE):
         if os.path.exists(path):
             files.append(path)
             read = parse_file(read_text(path), path)
-            values.update(read.values)
+            for name, value in read.values.items():
+                put(name, value)
             keys.update(read.keys)
     for name, row in SETTINGS.items():
         if text := environ.get(row.variable):
-            values[name] = Value(parse_text(row, text, row.variable), row.variable)
+            put(name, Value(parse_text(row, text, row.variable), row.variable))
     for name, given in (flags or {}).items():
         if given is not None and given != ():
             flag = f"--{name}"
-            values[name] = Value(parse_value(SETTINGS[name], given, (str,), flag), flag)
+            put(name, Value(parse_value(SETTINGS[name], given, (str,), flag), flag))
     for name, value in values.items():
         check_range(SETTINGS[name], value)
     return Settings(values, tuple(files), keys, config or user_file())

@@ -16,6 +16,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -102,6 +103,16 @@ def _cmake_args_changed(stamp: dict[str, object]) -> bool:
     return wanted is not None and stamp.get("cmake_args") != wanted
 
 
+def _has_python() -> bool:
+    """Whether the environment's Python is there and is still the one that it was made with.
+
+    `PYTHON` links to the system's, which an upgrade may replace by one that looks for packages in another
+    folder. Where its file's name does not tell the version, nothing is known against it.
+    """
+    name = PYTHON.resolve().name
+    return PYTHON.exists() and (not re.fullmatch(r"python\d+\.\d+t?", name) or (VENV / "lib" / name).is_dir())
+
+
 def _is_current(extras: Sequence[str]) -> bool:
     stamp = _stamp()
     installed = stamp.get("extras")
@@ -111,14 +122,14 @@ def _is_current(extras: Sequence[str]) -> bool:
         and set(extras) <= set(installed)
         and not _cmake_args_changed(stamp)
         and not INSTALLING.exists()
-        and PYTHON.exists()
+        and _has_python()
     )
 
 
 def _install(extras: Sequence[str]) -> None:
     """Create or update `.venv`; a leftover of an interrupted installation is removed first."""
     stamp = _stamp()
-    again = INSTALLING.exists() or (stamp and (_cmake_args_changed(stamp) or not PYTHON.exists()))
+    again = INSTALLING.exists() or (stamp and (_cmake_args_changed(stamp) or not _has_python()))
     if again and VENV.exists():
         _say("Removing an unfinished or outdated .venv.")
         _remove_venv()
@@ -255,7 +266,6 @@ def _pip(arguments: Sequence[str], environment: dict[str, str], started: float) 
 
 def _follow(lines: IO[str], started: float) -> None:
     """Copy `lines` to the log and show where pip is: redrawn on a terminal, else every 15 seconds."""
-    import re
     import shutil
     import threading
     import time

@@ -9,7 +9,7 @@ the drafts were not forged with. Steps are one-row decodes, the drafts in turn, 
 that drifts slows all of them alike; the first draft is what the others are compared with.
 With --answers they are written once and read again for the next drafts.
 Acceptance is the mean of sum min(p, q); greedy, how often both have the same likeliest token; the
-interval is a bootstrap over prompts of the difference from the first draft.
+interval is a bootstrap over prompts of the difference from the first draft. All means are over tokens.
 """
 
 from __future__ import annotations
@@ -99,17 +99,19 @@ def read_answers(path: Path, sha256: str) -> list[Sample]:
     ]
 
 
-def weighted(values: Sequence[float], samples: Sequence[Sample]) -> float:
-    """The mean over all tokens of all answers, from each answer's own."""
-    counts = [len(sample.token_ids) for sample in samples]
-    return sum(value * count for value, count in zip(values, counts, strict=True)) / sum(counts)
+def weighted(values: Sequence[float], counts: Sequence[int]) -> float:
+    """The mean over all tokens of all answers, from each answer's own mean and number of tokens."""
+    return statistics.fmean(values, counts)
 
 
-def interval(base: Sequence[float], other: Sequence[float], seed: int) -> tuple[float, float]:
-    """95% of the mean difference when the prompts are drawn again."""
+def interval(
+    base: Sequence[float], other: Sequence[float], counts: Sequence[int], seed: int
+) -> tuple[float, float]:
+    """95% of the difference of the `weighted` means when the prompts are drawn again."""
     rng = random.Random(seed)
-    differences = [b - a for a, b in zip(base, other, strict=True)]
-    means = sorted(statistics.fmean(rng.choices(differences, k=len(differences))) for _ in range(BOOTSTRAPS))
+    answers = [(b - a, count) for a, b, count in zip(base, other, counts, strict=True)]
+    draws = (rng.choices(answers, k=len(answers)) for _ in range(BOOTSTRAPS))
+    means = sorted(weighted(*zip(*draw, strict=True)) for draw in draws)
     return means[int(0.025 * BOOTSTRAPS)], means[int(0.975 * BOOTSTRAPS)]
 
 
@@ -164,10 +166,11 @@ def main() -> None:
             mapped = token_map(report, target.model, model.header, model.model)
             drafts.append(Drafting(model.cache, mapped, target.model.num_vocab))
         steps_s = step_times([draft.cache for draft in drafts], options.steps)
+        counts = [len(sample.token_ids) for sample in samples]
         results = []
         for path, draft, step_s in zip(paths, drafts, steps_s, strict=True):
             found = [acceptance(draft, [sample]) for sample in samples]
-            sampled = weighted([one.sampled for one in found], samples)
+            sampled = weighted([one.sampled for one in found], counts)
             gain = best_gain(sampled, step_s, target_s)
             results.append(
                 Result(
@@ -175,15 +178,14 @@ def main() -> None:
                     bytes=path.stat().st_size,
                     step_ms=step_s * 1e3,
                     sampled=sampled,
-                    greedy=weighted([one.greedy for one in found], samples),
+                    greedy=weighted([one.greedy for one in found], counts),
                     speedup=gain.speedup,
                     draft_max=gain.length,
                     by_prompt=[one.sampled for one in found],
                 )
             )
             say(f"read by {path.name}")
-    positions = sum(len(sample.token_ids) for sample in samples)
-    print(table(results, positions, options.seed))
+    print(table(results, counts, options.seed))
     rows = ", ".join(f"{seconds * 1e3:.1f}" for seconds in target_s)
     print(f"\nThe target's time for 1, 2, ... rows in ms: {rows}")
     if options.json:
@@ -191,7 +193,8 @@ def main() -> None:
             "target": machine.file_record(target_path),
             "drafts": [asdict(result) for result in results],
             "target_ms": [seconds * 1e3 for seconds in target_s],
-            "positions": positions,
+            "positions": sum(counts),
+            "tokens_by_prompt": counts,
             "machine": machine.machine(),
             "settings": {
                 "max_tokens": options.max_tokens,
@@ -204,16 +207,16 @@ def main() -> None:
         options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
-def table(results: Sequence[Result], positions: int, seed: int) -> str:
-    """Markdown, the first draft as the base."""
+def table(results: Sequence[Result], counts: Sequence[int], seed: int) -> str:
+    """Markdown, the first draft as the base; `counts` has the tokens of each prompt's answer."""
     base = results[0]
     lines = [
-        f"| draft | MB | ms a step | faster | acceptance ({positions} tokens) | difference, 95% "
+        f"| draft | MB | ms a step | faster | acceptance ({sum(counts)} tokens) | difference, 95% "
         "| greedy | expected | K |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for result in results:
-        low, high = interval(base.by_prompt, result.by_prompt, seed)
+        low, high = interval(base.by_prompt, result.by_prompt, counts, seed)
         change = f"{result.sampled - base.sampled:+.3f} ({low:+.3f} to {high:+.3f})"
         cells = (
             result.file,

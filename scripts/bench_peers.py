@@ -206,8 +206,8 @@ def judgements(new: dict[str, Any], runs: Sequence[measure.Run]) -> list[require
     for run, told in zip(runs, new["runs"], strict=True):
         draft = (told["draft"] or {}).get("file", "nothing")
         print(f"\n{told['target']['file']} drafted by {draft}, temperature {told['temperature']:g}:")
-        judged = list(requirements.judge_run([*told["summary"], *told["best"]], run.categories))
-        print("\n".join(map(str, judged)))
+        judged = list(requirements.judge_run([*told["summary"], *told["best"]], run.arms, run.categories))
+        print("\n".join(map(str, judged)) or "No line holds for these arms.")
         found += judged
     return found
 
@@ -243,8 +243,10 @@ def main() -> None:
     sum_up(new, runs)
     save()
     print(report.markdown(new))
-    if options.require and not all(judged.met for judged in judgements(new, runs)):
-        sys.exit(1)
+    if options.require:
+        judged = judgements(new, runs)
+        if not judged or not all(one.met for one in judged):
+            sys.exit(1)
 
 
 def say(text: str) -> None:

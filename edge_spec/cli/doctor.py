@@ -65,6 +65,7 @@ def command(ctx: click.Context, as_json: bool, tune: str | None) -> None:
 
 
 def _machine() -> Facts:
+    """What there is, and as usable what affinity and a container's limits leave of it."""
     import psutil
 
     from edge_spec.limits import usable_cores, usable_memory
@@ -75,7 +76,8 @@ def _machine() -> Facts:
         "physical_cores": psutil.cpu_count(logical=False),
         "logical_cores": psutil.cpu_count(),
         "usable_cores": usable_cores(),
-        "memory_bytes": memory.total,
+        "memory_bytes": psutil.virtual_memory().total,
+        "usable_memory_bytes": memory.total,
         "available_memory_bytes": memory.available,
     }
 

@@ -34,10 +34,11 @@ def chosen_models(settings: Settings, decoding: Decoding, pairs: Mapping[str, Kn
     """The models of -m or -hf and of -md or -hfd, and what the pair has where they are silent;
     `pairs` are those known.
 
-    A pair beats models that were named in a lower place: --pair those of any file. With K = 0 or the
-    n-gram drafter there is no draft. A target of the user's own has none unless -md or -hfd names one:
-    the pair's would rarely fit. Raises SettingError for an unknown pair, for a model that is named
-    twice in one place, and for what -hf names when that is no repository.
+    A pair beats models that were named in a lower place: --pair those of any file. A target that was
+    named in a higher place than a draft beats it too, where the draft's place names a target of its own.
+    With K = 0 or the n-gram drafter there is no draft. A target of the user's own has none unless -md or
+    -hfd names one: the pair's would rarely fit. Raises SettingError for an unknown pair, for a model that
+    is named twice in one place, and for what -hf names when that is no repository.
     """
     target, draft = _named(settings, "model", "hf-repo"), _named(settings, "draft-model", "hf-repo-draft")
     rank = settings.rank("pair")
@@ -46,8 +47,15 @@ def chosen_models(settings: Settings, decoding: Decoding, pairs: Mapping[str, Kn
         target = _Named(pair.target, rank)
         if draft is None or draft.rank < rank:
             draft = None if pair.draft is None else _Named(pair.draft, rank)
+    elif draft is not None and draft.rank < target.rank and _names_target(settings, draft.rank):
+        draft = None
     drafts = decoding.draft_max > 0 and decoding.drafter != "ngram"
     return ModelNames(target.name, draft.name if draft is not None and drafts else None)
+
+
+def _names_target(settings: Settings, rank: int) -> bool:
+    """Whether the place of that rank says which target there is."""
+    return any(rank in settings.ranks(name) for name in ("model", "hf-repo", "pair"))
 
 
 def _known_pair(name: str, pairs: Mapping[str, KnownPair]) -> KnownPair:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from bench.measure import PLAIN
-from bench.report import ALL, AUTO, FIXED_K, LLAMA_CPP
+from bench.report import ALL, AUTO, DRAFTING_K, FIXED_K, LLAMA_CPP, rivals_of_auto
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +50,22 @@ def judge(name: str, line: float, ratio: float | None, low: float | None, high: 
 
 def judge_run(
     rows: Sequence[Mapping[str, Any]],
+    arms: Sequence[str],
     categories: Sequence[str],
     requirements: Sequence[Requirement] = PEERS,
 ) -> Iterator[Judgement]:
-    """A judgement for every cell that a requirement has a line for; `rows` as a record has them."""
+    """A judgement for every cell that a requirement has a line for; `rows` as a record has them.
+
+    Only requirements count whose arms took part. Plain decoding alone is no choice among fixed lengths.
+    """
+    rivals = rivals_of_auto(arms)
+    took_part = {*arms, *rivals} - ({FIXED_K} if DRAFTING_K not in rivals else set())
     found = {(tuple(row["over"]), row["category"]): row for row in rows}
     # Of a single category the mean is that category itself.
     mean = ALL if len(categories) > 1 else categories[0]
     for wanted in requirements:
+        if not {wanted.arm, wanted.over} <= took_part:
+            continue
         cells = [] if wanted.each is None else [(category, wanted.each) for category in categories]
         cells += [] if wanted.mean is None else [(mean, wanted.mean)]
         for number, (category, line) in enumerate(cells):

@@ -245,7 +245,7 @@ def test_a_cell_fails_when_its_upper_bound_lies_below_the_line() -> None:
         cell(AUTO, LLAMA_CPP, "code", 2.0),
         cell(AUTO, LLAMA_CPP, ALL, 1.15),
     ]
-    judged = [str(one) for one in requirements.judge_run(rows, ["code", "chat"])]
+    judged = [str(one) for one in requirements.judge_run(rows, list(FIVE), ["code", "chat"])]
     assert judged == [
         "PASS ours-auto / ours-plain, decode, code: 0.960 (0.940 to 0.980), at least 0.98 wanted",
         "FAIL ours-auto / ours-plain, decode, chat: 0.959 (0.939 to 0.979), at least 0.98 wanted",
@@ -262,11 +262,30 @@ def test_a_cell_fails_when_its_upper_bound_lies_below_the_line() -> None:
 
 def test_of_a_single_category_the_mean_is_that_category() -> None:
     rows = [report.row_record(row) for row in report.summarise_best(speeds(FIVE, [A]))]
-    judged = [str(one) for one in requirements.judge_run(rows, ["code"])]
+    judged = [str(one) for one in requirements.judge_run(rows, list(FIVE), ["code"])]
     assert (
         "FAIL ours-auto / best fixed K, decode, mean: 0.800 (0.800 to 0.800), at least 1.05 wanted" in judged
     )
     assert sum(line.startswith("NONE") for line in judged) == 2, "auto over plain was not among the rows"
+
+
+@pytest.mark.parametrize(
+    ("arms", "held_against"),
+    [
+        (["ours-plain", AUTO], {"ours-plain"}),  # plain decoding alone is no choice of a length
+        (["ours-plain", AUTO, "ours-k3"], {"ours-plain", FIXED_K}),
+        ([AUTO, "ours-k3"], {FIXED_K}),
+        ([AUTO, "ours-plain", "simple-k3"], {"ours-plain", LLAMA_CPP}),
+        ([AUTO], set()),
+        (["ours-plain", "ours-k3", "bench"], set()),
+    ],
+)
+def test_only_what_took_part_is_held_against(arms: list[str], held_against: set[str]) -> None:
+    run = speeds({arm: {"a": 2.0} for arm in arms}, [A])
+    rows = [report.row_record(row) for row in [*report.summarise(run), *report.summarise_best(run)]]
+    judged = list(requirements.judge_run(rows, arms, ["code"]))
+    assert {one.text.partition(" / ")[2].partition(", ")[0] for one in judged} == held_against
+    assert all(one.met is not None for one in judged)
 
 
 def test_the_report_shows_both_ratios_with_their_intervals_and_which_was_best() -> None:

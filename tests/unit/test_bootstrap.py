@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -164,6 +165,50 @@ def test_an_environment_without_its_python_is_made_again(checkout: Checkout) -> 
     assert (checkout.venv / "python").exists()
     assert not (checkout.venv / "kept").exists()
     assert len(checkout.installs) == 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere environments link to no Python")
+def test_an_environment_whose_python_became_another_version_is_made_again(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system, version = checkout.root / "python3", "python3.11"
+
+    def install_python() -> None:
+        (checkout.root / version).touch()
+        system.unlink(missing_ok=True)
+        system.symlink_to(version)
+
+    def create_venv() -> None:
+        checkout.venv.joinpath("lib", version).mkdir(parents=True)
+        checkout.venv.joinpath("python").symlink_to(system)
+
+    monkeypatch.setattr(_bootstrap, "_create_venv", create_venv)
+    install_python()
+    _bootstrap.ensure()
+    (checkout.venv / "kept").touch()
+    install_python()
+    _bootstrap.ensure()
+    assert len(checkout.installs) == 1
+    version = "python3.12"
+    install_python()
+    _bootstrap.ensure()
+    assert len(checkout.installs) == 2
+    assert not (checkout.venv / "kept").exists()
+    _bootstrap.ensure()
+    assert len(checkout.installs) == 2
+
+
+def test_what_venv_makes_is_an_environment_with_its_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tmp_path / "made"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", made], check=True)
+    monkeypatch.setattr(_bootstrap, "VENV", made)
+    monkeypatch.setattr(_bootstrap, "PYTHON", made / _bootstrap.PYTHON.relative_to(ROOT / ".venv"))
+    assert _bootstrap._has_python()
+    for folder in (made / "lib").glob("python*"):
+        folder.rename(folder.with_name("python3.3"))
+        assert not _bootstrap._has_python()
 
 
 @pytest.mark.parametrize("words", ["", "{", "[]", '{"extras": []}', '{"key": "KEY", "extras": null}'])

@@ -16,7 +16,7 @@ import gguf
 import psutil
 import pytest
 
-from edge_spec import cli
+from edge_spec import cli, limits
 from edge_spec.models import catalogue as catalogue_module
 from edge_spec.models import job, sources, store
 from tests.gguf_maker import make_gguf
@@ -321,6 +321,18 @@ def test_doctor_tells_versions_machine_devices_store_and_files(invoke: Invoke, o
     assert found["problems"] == [] and found["store"]["models"] == ["x"]
     assert found["store"]["path"] == str(own_store) and found["machine"]["memory_bytes"] > 0
     assert any(device["name"] == "CPU" for device in found["llama.cpp"]["devices"])
+
+
+def test_doctor_shows_what_a_container_leaves_of_the_machine(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = psutil.virtual_memory().total
+    monkeypatch.setattr(limits, "usable_memory", lambda: limits.Memory(4_000_000_000, 3_000_000_000))
+    monkeypatch.setattr(limits, "usable_cores", lambda: 1)
+    found = json.loads(invoke("doctor", "--json").out)["machine"]
+    assert (found["memory_bytes"], found["usable_memory_bytes"]) == (whole, 4_000_000_000)
+    assert (found["available_memory_bytes"], found["usable_cores"]) == (3_000_000_000, 1)
+    assert "  usable memory      4.0 GB\n  available memory   3.0 GB\n" in invoke("doctor").out
 
 
 def test_doctor_survives_a_llama_cpp_that_does_not_load(

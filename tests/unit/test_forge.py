@@ -299,6 +299,16 @@ def test_the_built_in_prompts_are_many_and_varied() -> None:
     assert len({prompt[0]["content"] for prompt in prompts}) == len(prompts)
 
 
+def test_a_benchmark_s_interval_is_of_the_mean_over_tokens() -> None:
+    base, other, counts = [0.25] * 40, [0.75] + [0.25] * 39, [361] + [1] * 39
+    assert bench_forge.weighted(base, counts) == 0.25
+    assert bench_forge.weighted(other, counts) == pytest.approx(0.25 + 0.5 * 361 / 400)
+    # The one answer that differs is drawn again not at all in 36% of all draws, and makes most of the others.
+    low, high = bench_forge.interval(base, other, counts, 1)
+    assert low == 0.0
+    assert 0.5 * 361 / 400 < high < 0.5
+
+
 def test_a_benchmark_s_answers_can_be_kept_and_are_only_their_target_s(tmp_path: Path) -> None:
     path, mixed = tmp_path / "answers.jsonl", Dist(np.array([3, 5]), np.array([0.1, 0.9]))
     bench_forge.write_answers(path, "ab", [Sample((1, 2), (5,), (mixed,), np.ones(9, np.float32))])

@@ -80,6 +80,27 @@ def test_a_file_may_name_a_pair_and_another_draft_for_it(tmp_path: Path) -> None
     assert _chosen() == ModelNames("big", "c/d")
 
 
+def test_a_target_named_in_a_higher_place_beats_a_draft_that_belongs_to_another(tmp_path: Path) -> None:
+    _files(tmp_path, 'model = "x.gguf"\ndraft-model = "y.gguf"')
+    assert _chosen(model="z.gguf") == ModelNames("z.gguf", None)
+    assert _chosen(hf_repo="a/b") == ModelNames("a/b", None)
+    assert _chosen({"EDGE_SPEC_MODEL": "z.gguf"}) == ModelNames("z.gguf", None)
+    assert _chosen({"EDGE_SPEC_MODEL": "w.gguf"}, model="z.gguf") == ModelNames("z.gguf", None)
+    assert _chosen(model="z.gguf", draft_model="q.gguf") == ModelNames("z.gguf", "q.gguf")
+    assert _chosen(draft_model="q.gguf") == ModelNames("x.gguf", "q.gguf")
+
+
+def test_a_draft_of_a_pair_s_place_belongs_to_that_pair(tmp_path: Path) -> None:
+    _files(tmp_path, 'pair = "starter"\nhf-repo-draft = "c/d"')
+    assert _chosen(model="z.gguf") == ModelNames("z.gguf", None)
+
+
+def test_a_draft_whose_place_names_no_target_goes_with_any(tmp_path: Path) -> None:
+    _files(tmp_path, 'draft-model = "y.gguf"')
+    assert _chosen(model="z.gguf") == ModelNames("z.gguf", "y.gguf")
+    assert _chosen({"EDGE_SPEC_DRAFT_MODEL": "q.gguf"}, model="z.gguf") == ModelNames("z.gguf", "q.gguf")
+
+
 @pytest.mark.parametrize("name", ["b", "a/b/c", "../b", "a/b.gguf", "a/b:../x", ""])
 def test_what_is_no_repository_is_refused(name: str) -> None:
     with pytest.raises(SettingError, match="it must name a repository"):
