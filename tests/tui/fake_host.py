@@ -18,6 +18,7 @@ import numpy as np
 from edge_spec import (
     Alternative,
     Alternatives,
+    Calibrating,
     Cancelled,
     ChatRequest,
     Drafted,
@@ -116,13 +117,21 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class Measuring:
+    """So much is measured before the answer; it goes on where that is skipped or the gate is opened."""
+
+    fraction: float
+    hold: Gate
+
+
+@dataclass(frozen=True)
 class End:
     """How the answer ends, if otherwise than by itself."""
 
     reason: FinishReason
 
 
-Part = Round | Reading | Notice | Gate | Exception | End
+Part = Measuring | Round | Reading | Notice | Gate | Exception | End
 
 
 def say(*words: str) -> list[Part]:
@@ -146,6 +155,7 @@ class Script:
     specs: list[PairSpec] = field(default_factory=list)
     num_loads: int = 0
     num_closed: int = 0
+    num_skipped: int = 0
 
     def answer(self, *parts: Part | list[Part] | list[Round]) -> None:
         """The next request is answered so."""
@@ -227,6 +237,11 @@ class FakeHost:
         if self.info is not None:  # a load ends only with the host
             self._break_off()
 
+    def skip_calibration(self) -> None:
+        self._script.num_skipped += 1
+        if self._waiting is not None:
+            self._waiting.open()
+
     def close(self) -> None:
         self._script.num_closed += 1
         self._closed, self.info = True, None
@@ -249,7 +264,15 @@ class _Answer:
         self._stats = Stats(prompt_tokens=prompt_tokens)
 
     def play(self, parts: list[Part]) -> Generator[Event]:
+        cancelled = False
+        for part in parts:
+            if isinstance(part, Measuring):
+                yield Calibrating(part.fraction)
+                cancelled = self._host.wait(part.hold)
         yield Started(0, self._prompt, 0, 0)
+        if cancelled:
+            yield self._finished("cancelled")
+            return
         for part in parts:
             match part:
                 case Exception():

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from edge_spec import EngineCrashedError, Loading, resolve_settings
 from tests.gguf_maker import make_gguf
 from tests.tui.conftest import Chat
-from tests.tui.fake_host import SPEC, End, Gate, Reading, Round, Script, plain
+from tests.tui.fake_host import SPEC, End, Gate, Measuring, Reading, Round, Script, plain
 from tui.app import ChatApp
 
 WIDE, NARROW = (120, 36), (80, 24)
@@ -48,6 +48,12 @@ async def loading(chat: Chat, script: Script) -> None:
     make_gguf(Path("other.gguf"))
     await chat.enter("/model other.gguf")
     await chat.until(lambda: "draft" in chat.words)
+
+
+async def calibrating(chat: Chat, script: Script) -> None:
+    script.answer([Measuring(0.4, Gate())])
+    await chat.enter(QUESTION)
+    await chat.until(lambda: "40%" in chat.words)
 
 
 async def reading(chat: Chat, script: Script) -> None:
@@ -122,6 +128,7 @@ async def help_screen(chat: Chat, script: Script) -> None:
 LOOKS: list[tuple[Run, tuple[int, int], str]] = [
     *((answered, size, theme) for size in (WIDE, NARROW) for theme in ("textual-dark", "textual-light")),
     *((look, WIDE, "textual-dark") for look in (loading, reading, stopped, full, speculation_off, rendered)),
+    *((calibrating, size, "textual-dark") for size in (WIDE, NARROW)),
     *(
         (look, size, "textual-dark")
         for look in (streaming, crashed, inspecting, commands)

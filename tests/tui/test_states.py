@@ -9,7 +9,7 @@ import pytest
 from edge_spec import EngineCrashedError, Loading, Notice, PairSpec, PromptTooLongError, SettingError
 from edge_spec.errors import EngineError, ModelFileError
 from tests.tui.conftest import Chatting
-from tests.tui.fake_host import End, Gate, Reading, Round, Script, pair_info, plain
+from tests.tui.fake_host import End, Gate, Measuring, Reading, Round, Script, pair_info, plain
 from tui.chat.states import State, words
 
 
@@ -85,6 +85,36 @@ async def test_a_long_prompt_shows_how_much_of_it_is_read(chatting: Chatting, sc
         assert "-reading" in looks(chat)
         gate.open()
         await chat.state("ready")
+
+
+async def test_measuring_is_told_of_and_skipped_by_the_key_that_stops(
+    chatting: Chatting, script: Script
+) -> None:
+    measured, gate = Gate(), Gate()
+    script.answer([Measuring(0.5, measured), Reading(5, 20), gate, *plain("x")])
+    async with chatting() as chat:
+        await chat.enter("Hi")
+        await chat.until(lambda: chat.session.state == State("calibrating", part=(50, 100)))
+        assert chat.words == "measuring what decodes cost here ██████░░░░░░ 50% · Esc skips it"
+        assert "-calibrating" in looks(chat)
+        await chat.press("escape")
+        await chat.until(lambda: chat.session.state.name == "reading")
+        assert script.num_skipped == 1
+        gate.open()
+        await chat.state("ready")
+        assert chat.texts == ["Hi", "x"]
+
+
+async def test_what_ends_an_answer_ends_it_while_costs_are_measured(
+    chatting: Chatting, script: Script
+) -> None:
+    script.answer([Measuring(0.5, Gate()), *plain("x")])
+    async with chatting() as chat:
+        await chat.enter("Hi")
+        await chat.until(lambda: chat.session.state.name == "calibrating")
+        await chat.press("ctrl+n")
+        await chat.until(lambda: not chat.session.state.busy)
+        assert chat.texts == [] and script.num_skipped == 0
 
 
 async def test_a_short_prompt_is_read_without_a_bar(chatting: Chatting, script: Script) -> None:

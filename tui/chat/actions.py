@@ -96,6 +96,8 @@ class Actions:
             screen.slash_list.offer("")
         elif screen.is_inspecting:
             screen.inspect(False)
+        elif screen.session.state.name == "calibrating":
+            screen.engine.skip_calibration()
         elif screen.session.state.busy:
             self._stop_answer()
 

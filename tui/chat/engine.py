@@ -44,6 +44,7 @@ class Host(Protocol):
     def generate(self, request: ChatRequest) -> Generator[Event]: ...
     def piece(self, token: int) -> bytes: ...
     def cancel(self) -> None: ...
+    def skip_calibration(self) -> None: ...
     def close(self) -> None: ...
 
 
@@ -157,6 +158,11 @@ class EngineThread:
         """Stop the answer that is being given; it still ends with `Finished`."""
         if self._host is not None:
             self._host.cancel()
+
+    def skip_calibration(self) -> None:
+        """End what `Calibrating` events tell of; the answer goes on."""
+        if self._host is not None:
+            self._host.skip_calibration()
 
     def close(self) -> None:
         """End the engine; nothing is delivered any more."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
 from edge_spec import (
+    Calibrating,
     ChatRequest,
     EngineCrashedError,
     Event,
@@ -37,6 +38,8 @@ NUM_INSPECTED: Final = 5
 """How many alternatives of each token are asked for while inspecting, if none are otherwise."""
 
 Piece = Callable[[int], bytes]
+
+_BEFORE_TEXT: Final = frozenset({"calibrating", "reading"})
 
 
 class SessionView(Protocol):
@@ -330,7 +333,9 @@ class ChatSession:
             if changed is not None:
                 first = changed if first is None else min(first, changed)
             match event:
-                case Started() | Prefilled(model="target") if self.state.name == "reading":
+                case Calibrating(fraction=fraction) if self.state.name in _BEFORE_TEXT:
+                    self.state = State("calibrating", part=(round(100 * fraction), 100))
+                case Started() | Prefilled(model="target") if self.state.name in _BEFORE_TEXT:
                     self.state = State("reading", part=fold.reading)
                 case Verified(verdict=verdict):
                     self.record.grow(verdict.tokens, "".join(map(self._text.push, verdict.tokens)))

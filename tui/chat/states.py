@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 Name = Literal[
-    "empty", "loading", "ready", "reading", "streaming", "stopping", "stopped", "length", "full",
-    "crashed", "restarted", "error",
+    "empty", "loading", "ready", "calibrating", "reading", "streaming", "stopping", "stopped", "length",
+    "full", "crashed", "restarted", "error",
 ]  # fmt: skip
 """Each has its own look in app.tcss, as the class `-NAME` of the prompt."""
 
-BUSY: frozenset[Name] = frozenset({"reading", "streaming", "stopping"})
+BUSY: frozenset[Name] = frozenset({"calibrating", "reading", "streaming", "stopping"})
 """An answer is being given."""
 
 NUM_CELLS = 12
@@ -41,6 +41,8 @@ def words(state: State, key: Callable[[str], str]) -> str:
             return f"loading the {state.detail} {_bar(state.part)}".rstrip()
         case "ready":
             return "ready"
+        case "calibrating":
+            return f"measuring what decodes cost here {_bar(state.part)} · {key('stop')} skips it"
         case "reading":
             return f"reading the prompt {_long(state.part)}· {key('stop')} stops"
         case "streaming":
