@@ -6,22 +6,26 @@ what is slow to import (numpy, llama_cpp, rich, huggingface_hub) only when it ru
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
 import os
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
 
 import click
 
 from edge_spec.cli.lazy import LazyGroup
 from edge_spec.cli.output import INTERRUPTED, complain, report_bug
-from edge_spec.errors import Cancelled, EdgeSpecError
+from edge_spec.errors import Cancelled, EdgeSpecError, OutputError
 
 __all__ = ["main"]
 
 PIPE_CLOSED = 141
 """128 + SIGPIPE, what a shell reports of a program whose reader went away."""
+
+_UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 COMMANDS = {
     "run": "Answer one prompt, streamed.",
@@ -54,13 +58,38 @@ class Commands(LazyGroup):
 
         return COMMANDS.get(name) or plugin_summary(name)
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        with _stdout_errors():  # --help and --version print here
+            return super().make_context(info_name, args, parent, **extra)
+
     def invoke(self, ctx: click.Context) -> object:
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            # Whoever read us has enough. Point stdout elsewhere so that Python's last flush is quiet.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        with _stdout_errors():
+            result = super().invoke(ctx)
+            if sys.stdout is not None:
+                sys.stdout.flush()
+            return result
+
+
+@contextlib.contextmanager
+def _stdout_errors() -> Iterator[None]:
+    """Turn a stdout that is gone or full into an end without a traceback.
+
+    Whatever else is written or read has its own errors, or a file name in them.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno not in _UNWRITABLE:
+            raise
+        # Point stdout elsewhere so that Python's last flush is quiet.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if error.errno == errno.EPIPE:  # whoever read us has enough
             raise click.exceptions.Exit(PIPE_CLOSED) from None
+        raise OutputError(
+            f"Standard output cannot be written ({error.strerror}): make room, or send it elsewhere."
+        ) from None
 
 
 def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
@@ -96,7 +125,9 @@ def root() -> None:
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail
+        # A terminal that lacks a character is no reason to fail; a file or a program gets all of them.
+        keep = sys.stdout.isatty() or "PYTHONIOENCODING" in os.environ
+        sys.stdout.reconfigure(encoding=None if keep else "utf-8", errors="replace")
     sys.exit(_run(args))
 
 

@@ -90,6 +90,7 @@ def main() -> None:
 def _forge(request: ForgeRequest, cancel: Cancel, teller: _Teller) -> Forge:
     from edge_spec.forge.job import Forge
     from edge_spec.forge.report import ForgeSettings
+    from edge_spec.forge.running import running_options
     from edge_spec.forge.samples import built_in_prompts
     from edge_spec.llama.quantize import checked_type
     from edge_spec.models.resolve import resolve_model
@@ -105,12 +106,7 @@ def _forge(request: ForgeRequest, cancel: Cancel, teller: _Teller) -> Forge:
         num_tokens=request.num_tokens,
         num_dropped=request.num_dropped,
         sample_tokens=request.sample_tokens,
-        threads=request.threads,
-        threads_batch=request.threads_batch,
-        gpu_layers=request.gpu_layers,
-        draft_gpu_layers=request.draft_gpu_layers,
-        device=request.device,
-        draft_device=request.draft_device,
+        **running_options(asdict(request)),
     )
     return Forge(settings, cancel, teller)
 

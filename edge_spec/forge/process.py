@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from edge_spec.errors import Cancelled
+from edge_spec.forge.running import Running
 from edge_spec.host_process import EngineProcess
 from edge_spec.host_wire import Failed
 
@@ -24,13 +25,13 @@ _POLL_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class ForgeRequest:
+class ForgeRequest(Running):
     """What to make a faster draft for `target` of: `draft`, or of the target itself if that is None.
 
     `type_name` is "auto" (the best of several, measured), "keep", or a type. `num_tokens` None is
     chosen by measuring, 0 leaves the vocabulary whole; `num_dropped` None is chosen, 0 leaves all
     layers. The target writes `sample_tokens` to each sample prompt. The file goes into the store, and
-    replaces nothing there. The rest is how both models will run, and are measured: as in `load_pair`.
+    replaces nothing there.
     """
 
     target: str
@@ -39,12 +40,6 @@ class ForgeRequest:
     num_tokens: int | None = None
     num_dropped: int | None = 0
     sample_tokens: int = 64
-    threads: int | None = None
-    threads_batch: int | None = None
-    gpu_layers: int = -1
-    draft_gpu_layers: int = -1
-    device: str | None = None
-    draft_device: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

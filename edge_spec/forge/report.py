@@ -10,6 +10,7 @@ from typing import Protocol
 from edge_spec.forge.gain import Gain
 from edge_spec.forge.measure import Acceptance
 from edge_spec.forge.recipe import Recipe
+from edge_spec.forge.running import Running
 from edge_spec.models.header import Header
 from edge_spec.types import Message
 
@@ -31,13 +32,12 @@ class Reporter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ForgeSettings:
+class ForgeSettings(Running):
     """What to make of which draft for which target.
 
     `type_name` is "auto" (measured), "keep", or a type. `num_tokens` None is chosen, 0 leaves the
     vocabulary whole. `num_dropped` None is chosen, 0 leaves all layers. Steps that are chosen are
-    taken only if they raise the expected speed-up. Threads, layers and devices are those of
-    `load_pair`: a draft is measured as it will run.
+    taken only if they raise the expected speed-up.
     """
 
     target: Path
@@ -48,12 +48,6 @@ class ForgeSettings:
     num_tokens: int | None = None
     num_dropped: int | None = 0
     sample_tokens: int = 64
-    threads: int | None = None
-    threads_batch: int | None = None
-    gpu_layers: int = -1
-    draft_gpu_layers: int = -1
-    device: str | None = None
-    draft_device: str | None = None
     force: bool = False
 
 

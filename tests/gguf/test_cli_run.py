@@ -360,3 +360,19 @@ def _wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("more", [(), ("--json",), ("--isolate",)])
+def test_an_answer_that_a_full_disk_refuses_is_one_sentence_and_exit_2(
+    tmp_path: Path, tiny_path: Path, more: tuple[str, ...]
+) -> None:
+    args = ["hi", "-m", str(tiny_path), "-c", "256", "-n", "8", "-k", "0", "-q", *more]
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            [sys.executable, "-c", PROGRAM, "run", *args], stdout=full, stderr=subprocess.PIPE, text=True,
+            timeout=300, cwd=tmp_path, env=environment(tmp_path),
+        )  # fmt: skip
+    assert result.returncode == 2
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("edge-spec: Standard output cannot be written (No space left on device)")

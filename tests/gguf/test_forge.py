@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pytest
@@ -17,16 +20,19 @@ from edge_spec.api import LoadedModel
 from edge_spec.cancel import Cancel
 from edge_spec.config import ModelSettings
 from edge_spec.errors import Cancelled, ModelFileError, OutputError
-from edge_spec.forge import bench, job
+from edge_spec.forge import bench, job, scratch
 from edge_spec.forge.report import ForgeSettings, Stage
 from edge_spec.forge.rewrite import Edit, rewrite
 from edge_spec.forge.samples import Sample
+from edge_spec.forge.scratch import clear_orphans
 from edge_spec.forge.vocabulary import Vocabulary, trim
 from edge_spec.llama.skip import LayerSkip
+from edge_spec.locks import try_lock
 from edge_spec.models.header import read_header
 from edge_spec.types import Dist, Rows
 from tests.gguf_maker import CHAT_TEMPLATE, make_gguf
 
+ROOT = Path(__file__).resolve().parents[2]
 PROMPTS = [
     [{"role": "user", "content": text}] for text in ("tell me of bees", "abc", "why so", "go on and on")
 ]
@@ -222,17 +228,64 @@ def test_cancel_at_any_moment_leaves_nothing_behind(pair: tuple[Path, Path]) -> 
         assert sorted(path.name for path in pair[0].parent.iterdir()) == ["draft.gguf", "target.gguf"]
 
 
+HOLD = """
+import sys
+from pathlib import Path
+from edge_spec.forge.scratch import Scratch
+from edge_spec.models.header import read_header
+with Scratch(Path(sys.argv[1]), read_header(Path(sys.argv[2])), create=False) as made:
+    (made / "part.gguf").touch()
+    print(made, flush=True)
+    sys.stdin.read()
+"""
+
+
 def test_what_a_killed_forging_left_is_cleared_away_and_a_living_one_s_is_not(
     pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = pair[0].parent
-    dead, alive = folder / ".forge-99-abc", folder / ".forge-77-abc"
-    for path in (dead, alive):
-        path.mkdir()
-    monkeypatch.setattr("psutil.pid_exists", lambda pid: pid == 77)
-    job.Forge(settings(pair, type_name="keep", num_tokens=400), Cancel(), Silent()).run()
-    assert not dead.exists()
-    assert alive.exists()
+    holders = [
+        subprocess.Popen(
+            [sys.executable, "-c", HOLD, folder, pair[1]],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        for _ in range(2)
+    ]
+    try:
+        paths = [Path(holder.stdout.readline().rstrip()) for holder in holders if holder.stdout]
+        holders[0].kill()
+        holders[0].wait()
+        # In another container or on another computer these process ids are nobody's.
+        monkeypatch.setattr("psutil.pid_exists", lambda _pid: False)
+        clear_orphans(folder)
+        assert [path.exists() for path in paths] == [False, True]
+        assert (paths[1] / "part.gguf").exists()
+        holders[1].communicate("")
+        assert not paths[1].exists()
+    finally:
+        for holder in holders:
+            holder.kill()
+            holder.communicate()
+
+
+def test_a_folder_that_was_cleared_away_before_it_was_locked_is_made_again(
+    pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, times = pair[0].parent, itertools.count()
+
+    def meddle(file: BinaryIO) -> bool:
+        if next(times) == 0:  # it was opened, and is not locked yet
+            clear_orphans(folder)
+        return try_lock(file)
+
+    monkeypatch.setattr(scratch, "try_lock", meddle)
+    with scratch.Scratch(folder, read_header(pair[1]), create=False) as made:
+        assert [path for path in folder.iterdir() if path.is_dir()] == [made]
+        assert next(times) == 3  # that of the first, that which cleared it away, that of the second
+    assert not made.exists()
 
 
 def test_what_cannot_work_is_said_before_anything_is_loaded(

@@ -234,3 +234,31 @@ def test_a_closed_stdout_is_no_error() -> None:
         ["bash", "-c", script], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
     assert (result.stdout, result.stderr) == ("0\n", "")
+
+
+FULL = Path("/dev/full")
+UNFLUSHED = (
+    "import click\nfrom edge_spec import cli\n"
+    "cli.root.get_command = lambda _context, _name: click.Command('plugin', callback=lambda: print('text'))\n"
+    "cli.main(['plugin'])"
+)
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    "args",
+    [["models", "list", "--json"], ["config", "show"], ["--help"], ["run", "--help"], ["--version"],
+     UNFLUSHED],
+)  # fmt: skip
+def test_a_disk_that_is_full_behind_stdout_is_one_sentence_and_exit_2(args: list[str] | str) -> None:
+    what = ["-c", args] if isinstance(args, str) else ["-m", "edge_spec.cli", *args]
+    with FULL.open("w") as full:
+        result = subprocess.run(
+            [sys.executable, *what], stdout=full, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+    assert (result.returncode, result.stderr) == (
+        2,
+        "edge-spec: Standard output cannot be written (No space left on device): make room, or send it "
+        "elsewhere.\n",
+    )

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,9 @@ import psutil
 import pytest
 
 from edge_spec import cli, limits
+from edge_spec.errors import ModelError
+from edge_spec.forge.report import ForgeSettings
+from edge_spec.forge.running import running_options
 from edge_spec.models import catalogue as catalogue_module
 from edge_spec.models import job, sources, store
 from tests.gguf_maker import make_gguf
@@ -301,6 +305,35 @@ def test_quantize_writes_a_file_and_does_not_replace_one_unasked(
     code, out, err = invoke("models", "quantize", "in.gguf", "out.gguf", "Q8_0")
     assert (code, out, err) == (2, "", "edge-spec: out.gguf exists already; --force replaces it.\n")
     assert invoke("models", "quantize", "in.gguf", "out.gguf", "Q8_0", "--force").code == 0
+
+
+def test_forge_measures_both_models_as_the_settings_have_them_run(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[ForgeSettings] = []
+
+    def forge(settings: ForgeSettings, *_: object) -> None:
+        asked.append(settings)
+        raise ModelError("Nothing is forged here.")
+
+    monkeypatch.setattr("edge_spec.forge.job.Forge", forge)
+    for name in ("t.gguf", "d.gguf"):
+        make_gguf(Path(name))
+    Path("edge-spec.toml").write_text(
+        'threads = 3\nthreads-batch = 4\ngpu-layers = 5\ngpu-layers-draft = 6\ndevice = "CUDA1"\n'
+    )
+    monkeypatch.setenv("EDGE_SPEC_DEVICE_DRAFT", "CUDA2")
+    assert invoke("models", "forge", "d.gguf", "--for", "t.gguf").code == 3
+    assert invoke("models", "forge", "d.gguf", "--for", "t.gguf", "-t", "2").code == 3
+    assert [running_options(asdict(settings)) for settings in asked] == [
+        {"threads": threads, "threads_batch": 4, "gpu_layers": 5, "draft_gpu_layers": 6,
+         "device": "CUDA1", "draft_device": "CUDA2"}
+        for threads in (3, 2)
+    ]  # fmt: skip
+    refused = invoke("models", "forge", "d.gguf", "--for", "t.gguf", "-t", "0")
+    assert (refused.code, refused.err) == (
+        2, "edge-spec: threads is 0, but it must be from 1 to 512 (--threads).\n"
+    )  # fmt: skip
 
 
 def test_doctor_tells_versions_machine_devices_store_and_files(invoke: Invoke, own_store: Path) -> None:

@@ -493,11 +493,25 @@ def test_a_failed_load_leaves_an_old_trace_alone(run: Run, monkeypatch: pytest.M
     assert Path("t.jsonl").read_text() == "old"
 
 
-def test_a_stdout_that_lacks_a_character_shows_another(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("is_terminal", "asked_for", "shown"),
+    [(True, None, b"Hello world?!\n"), (False, None, "Hello world😀!\n".encode()),
+     (False, "latin-1", b"Hello world?!\n")],
+)  # fmt: skip
+def test_only_a_terminal_and_whoever_asks_for_it_may_lack_a_character(
+    run: Run, monkeypatch: pytest.MonkeyPatch, is_terminal: bool, asked_for: str | None, shown: bytes
+) -> None:
+    class Stream(io.TextIOWrapper):
+        def isatty(self) -> bool:
+            return is_terminal
+
     buffer = io.BytesIO()
-    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(buffer, encoding="latin-1"))
-    assert run("hi", *MODELS, "-q").code == 0
-    assert buffer.getvalue() == b"Hello world?!\n"
+    monkeypatch.setattr("sys.stdout", Stream(buffer, encoding="latin-1"))
+    monkeypatch.delenv("PYTHONIOENCODING", raising=False)
+    if asked_for:
+        monkeypatch.setenv("PYTHONIOENCODING", asked_for)
+    assert run("hi", *MODELS, "-q", "--plain").code == 0
+    assert buffer.getvalue() == shown
 
 
 def test_control_characters_pass_through_a_pipe_untouched(run: Run, stage: Stage) -> None:

@@ -68,7 +68,7 @@ class _Layers(click.ParamType[int | str]):
     show_default=True,
     help="Tokens that the target writes to each prompt.",
 )
-@click.option("-t", "--threads", type=click.IntRange(1, 512), metavar="N", help="Threads (default: chosen).")
+@click.option("-t", "--threads", metavar="N", help="Threads (default: chosen).")
 @click.option(
     "-o",
     "--output",
@@ -89,7 +89,7 @@ def command(
     drop_layers: int | str | None,
     prompts: Path | None,
     sample_tokens: int,
-    threads: int | None,
+    threads: str | None,
     output: Path | None,
     force: bool,
     as_json: bool,
@@ -105,19 +105,23 @@ def command(
     A step is taken when it raises the expected speed-up, or when it was asked for. TARGET answers
     sample prompts first; the text that a forged draft helps to write stays exactly TARGET's own.
     Where nothing is better than DRAFT as it is, no file is written, which is an error only with -o.
+    Threads, layers on GPUs and devices are those of the settings files: a draft is measured as it will run.
     """
     from edge_spec.cancel import Cancel
     from edge_spec.cli.interrupt import Interrupt
     from edge_spec.forge.job import Forge
     from edge_spec.forge.report import ForgeSettings
+    from edge_spec.forge.running import running_options
     from edge_spec.forge.samples import built_in_prompts, read_prompts
     from edge_spec.models.resolve import resolve_model
+    from edge_spec.settings import resolve
 
     if (draft is None) != itself:
         raise SettingError("Name either a DRAFT to forge or --self, which makes it out of the target.")
     if no_trim and keep_tokens is not None:
         raise SettingError("--keep-tokens and --no-trim exclude each other: give one.")
     dropped = drop_layers if drop_layers is not None else "auto" if itself else 0
+    options = resolve({"threads": threads}).load_options()
     target_path = resolve_model(target)
     settings = ForgeSettings(
         target=target_path,
@@ -128,8 +132,8 @@ def command(
         num_tokens=0 if no_trim else keep_tokens,
         num_dropped=dropped if isinstance(dropped, int) else None,
         sample_tokens=sample_tokens,
-        threads=threads,
         force=force,
+        **running_options(options),
     )
     cancel, reporter = Cancel(), _Reporter(quiet=quiet)
     forge = Forge(settings, cancel, reporter)
