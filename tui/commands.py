@@ -110,6 +110,9 @@ FOOTER: Final = {
 }
 """What the last line of the screen shows, in its order, and the words there."""
 
+DESTRUCTIVE: Final = frozenset({"edit", "regenerate"})
+"""What takes away what was said: the list does it only for a word that can be nothing else."""
+
 _SLASH: Final = re.compile(r"/(?P<word>[A-Za-z0-9-]+)(?P<argument>(\s.*)?)", re.DOTALL)
 
 BY_NAME: Final[Mapping[str, Command]] = {command.name: command for command in COMMANDS}
@@ -150,6 +153,11 @@ def parse(text: str) -> Call | None:
 def message_of(text: str) -> str:
     """The message that a prompt's text stands for: of two slashes in front, one."""
     return text[1:] if text.startswith("//") else text
+
+
+def prompt_of(message: str) -> str:
+    """The prompt's text that stands for a message; undoes `message_of`."""
+    return f"/{message}" if message.startswith("//") or _SLASH.fullmatch(message) else message
 
 
 def completions(text: str) -> list[Command]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,11 @@ from textual.css.query import NoMatches
 import edge_spec
 from edge_spec import CataloguePair, InstalledModel, PairSpec, SettingError, resolve_settings
 from tests.tui.conftest import Chat, Chatting
-from tests.tui.fake_host import Gate, Reading, Script, plain, say
+from tests.tui.fake_host import SPEC, Gate, Reading, Script, plain, say
 from tui.app import ChatApp
 from tui.chat.gauges import Speculation
 from tui.chat.start import chosen_pair, first_pair, missing_models
+from tui.conversations.store import ConversationStore
 from tui.widgets.panel import FoldedPanel, SpeculationPanel, sparkline
 from tui.widgets.status import TitleBar
 
@@ -249,7 +251,7 @@ async def test_an_export_has_no_rejected_text_and_overwrites_nothing(
     script.answer(say("One", " two", " three"))
     async with chatting() as chat:
         await chat.enter("/export early.md")
-        assert chat.told[-1].startswith("Nothing of this conversation is saved yet")
+        assert chat.told[-1] == "There is nothing to export yet; write a message first."
         await chat.ask("What is it?")
         Path("there.md").write_text("precious")
         await chat.enter("/export there.md")
@@ -276,6 +278,44 @@ async def test_a_store_that_cannot_be_opened_is_told_and_the_chat_works(
         await chat.ask()
         await chat.press("ctrl+o")
         assert chat.told[-1] == "Conversations are not being saved, so there is no list of them."
+        await chat.press("ctrl+s", "enter")
+        assert Path("hi.md").read_text(encoding="utf-8").endswith("## You\n\nHi\n\n## Model\n\nYes.\n")
+
+
+async def test_a_conversation_whose_last_message_has_no_answer_says_what_answers_it(
+    chatting: Chatting, script: Script
+) -> None:
+    async with chatting() as chat:
+        chat.session.record.say("Unanswered", chat.session.settings, SPEC)
+        await chat.press("ctrl+n", "ctrl+o")
+        await chat.until(lambda: len(chat.app.screen.query_one("#conversations-list").options) == 1)  # type: ignore[attr-defined]
+        await chat.press("enter")
+        await chat.until(lambda: chat.texts == ["Unanswered"])
+        assert chat.told[-1] == "Its last message has no answer yet; Ctrl+R answers it."
+        await chat.press("ctrl+r")
+        await chat.until(lambda: chat.texts == ["Unanswered", "Yes."])
+
+
+async def test_the_title_of_a_message_that_was_taken_back_is_not_shown(chatting: Chatting) -> None:
+    async with chatting() as chat:
+        await chat.ask("Wrong")
+        assert "─ Wrong ─" in screen_text(chat)
+        await chat.press("ctrl+e")
+        assert "─ Wrong ─" not in screen_text(chat)
+        await chat.ask("Right")
+        await chat.press("alt+d")
+        assert "“Right”" in screen_text(chat)
+
+
+async def test_what_could_not_be_saved_is_when_the_program_ends(chatting: Chatting, tmp_path: Path) -> None:
+    async with chatting() as chat:
+        store = chat.session.record.store
+        assert store is not None
+        store._database._writer.execute("PRAGMA query_only = ON")
+        await chat.ask()
+        store._database._writer.execute("PRAGMA query_only = OFF")
+    with contextlib.closing(ConversationStore(tmp_path / "chats.sqlite3")) as store:
+        assert [(s.title, s.num_messages) for s in store.list()] == [("Hi", 2)]
 
 
 # -- what is shown

@@ -20,11 +20,13 @@ from edge_spec import (
     Sampling,
     TraceReader,
     UsageError,
+    Verified,
 )
 from tests.tui.fake_host import SPEC, End, FakeHost, Part, Reading, Script, pair_info, plain, say, token_id
 from tui.chat.session import ChatSession
 from tui.chat.settings import ChatSettings
 from tui.chat.transcript import Transcript
+from tui.conversations.export import export_markdown
 from tui.conversations.record import Record
 from tui.conversations.store import ConversationStore
 
@@ -252,6 +254,17 @@ def test_what_comes_after_the_end_of_an_answer_changes_nothing(chat: Chat) -> No
     assert chat.texts[-1] == ("assistant", "a")
 
 
+def test_an_answer_that_was_cut_off_had_its_own_most_tokens(chat: Chat) -> None:
+    chat.session.settings.set("max-tokens", "7")
+    events = list(chat.events(chat.session.ask("Hi"), *plain("a"), End("length")))
+    chat.session.settings.set("max-tokens", "99")
+    chat.session.see(events)
+    assert (chat.session.state.name, chat.session.state.detail) == ("length", "7")
+    number, store = chat.session.record.conversation, chat.session.record.store
+    assert number is not None and store is not None
+    assert store.load(number).messages[-1].settings["max-tokens"] == 7
+
+
 @pytest.mark.parametrize(
     ("reason", "state"), [("eog", "ready"), ("stop", "ready"), ("length", "length"), ("context", "full")]
 )
@@ -261,6 +274,45 @@ def test_each_ending_has_its_state(chat: Chat, reason: str, state: str) -> None:
 
 
 # -- again, edit, new
+
+
+def test_an_answer_stays_until_the_one_in_its_place_has_a_token(chat: Chat) -> None:
+    chat.ask("Hi", *plain("a"))
+    events = chat.events(chat.session.regenerate(), Reading(5, 20), *plain("b"))
+    for event in events:
+        if isinstance(event, Verified):
+            assert [text for _, text, _ in saved(chat)] == ["Hi", "a"]
+            break
+        chat.session.see([event])
+    chat.session.see([event, *events])
+    assert [text for _, text, _ in saved(chat)] == ["Hi", "b"]
+
+
+@pytest.mark.parametrize("end", ["stopped", "too long", "crashed"])
+def test_an_answer_comes_back_when_the_one_in_its_place_has_no_token(chat: Chat, end: str) -> None:
+    chat.ask("Hi", *plain("a"))
+    chat.session.note("Beside it.")
+    fold = chat.session.fold
+    request = chat.session.regenerate()
+    assert [block.text for block in chat.session.transcript.blocks] == ["Hi", ""]
+    events = list(chat.events(request, Reading(5, 20), End("cancelled")))
+    match end:
+        case "stopped":
+            chat.session.see(events)
+        case "too long":
+            chat.session.see(events[:1])
+            chat.session.failed("It does not fit.", loading=False, full=True)
+        case "crashed":
+            chat.session.see(events[:2])
+            chat.session.crashed(EngineCrashedError("It died.", "SIGKILL"), loading=False)
+    assert chat.texts == [("user", "Hi"), ("assistant", "a")] and chat.session.fold is fold
+    assert [block.text for block in chat.session.transcript.blocks][:3] == ["Hi", "a", "Beside it."]
+    assert chat.view.taken_back == [] and not chat.session.state.busy
+    assert chat.view.notices[-1].text == "There was no new answer; the one before is back."
+    assert saved(chat) == [("user", "Hi", ""), ("assistant", "a", "eog")]
+    chat.load()
+    history = chat.session.ask("More").history
+    assert history is not None and history.ids[-1] == token_id("a")
 
 
 def test_regenerating_replaces_the_last_answer(chat: Chat) -> None:
@@ -281,6 +333,23 @@ def test_editing_takes_the_last_message_and_its_answer_out(chat: Chat) -> None:
     assert [text for _, text, _ in saved(chat)] == ["Hi", "a"]
     history = chat.session.ask("Right").history
     assert history is not None and history.num_messages == 2
+
+
+def test_what_is_taken_out_are_this_windows_messages_and_no_others(chat: Chat, script: Script) -> None:
+    chat.ask("Hi", *plain("a"))
+    number, store = chat.session.record.conversation, chat.session.record.store
+    assert number is not None
+    other = Chat(store, script)
+    other.session.open(number)
+    other.ask("There", *plain("b"))
+    for event in chat.events(chat.session.regenerate(), *plain("c")):
+        chat.session.see([event])
+    assert [text for _, text, _ in saved(chat)] == ["Hi", "There", "b", "c"]
+    other.session.edit()
+    assert [text for _, text, _ in saved(chat)] == ["Hi", "c"]
+    later = Chat(store, script)
+    later.session.open(number)
+    assert later.texts == chat.texts
 
 
 def test_there_must_be_something_to_regenerate_or_edit(chat: Chat) -> None:
@@ -311,6 +380,27 @@ def test_a_new_system_prompt_of_the_settings_is_for_new_conversations(chat: Chat
     chat.session.begin()
     assert chat.session.transcript.blocks[0].text == "Be brief."
     assert chat.ask("Ho", *plain("c")).messages[0]["content"] == "Be brief."
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_new_chat_has_not_the_system_prompt_of_the_conversation_opened_before(
+    store: ConversationStore, script: Script, changed: bool
+) -> None:
+    before = Chat(store, script, system="Rhyme.")
+    before.ask("Hi", *plain("a"))
+    first = before.session.record.conversation
+    before.session.begin()
+    before.ask("Ho", *plain("b"))
+    second = before.session.record.conversation
+    assert first is not None and second is not None
+    chat = Chat(store, script, system="Be brief.")
+    chat.session.open(first)
+    if changed:
+        chat.session.system_of_new("Be kind.")
+    chat.session.open(second)
+    assert chat.session.settings.system == "Rhyme."
+    chat.session.begin()
+    assert chat.session.settings.system == ("Be kind." if changed else "Be brief.")
 
 
 # -- the store
@@ -350,21 +440,9 @@ def test_a_conversation_of_another_target_is_resumed_without_its_ids(
     assert after.session.ask("More").history is None
 
 
-def test_a_message_without_an_answer_is_offered_again_when_resumed(
-    store: ConversationStore, script: Script
-) -> None:
-    before = Chat(store, script)
-    before.session.record.say("Unanswered", before.session.settings, SPEC)
-    number = before.session.record.conversation
-    assert number is not None
-    after = Chat(store, script)
-    after.session.open(number)
-    assert after.view.taken_back == ["Unanswered"] and after.texts == []
-
-
-def test_a_message_that_was_being_read_when_the_program_ended_is_offered_again(
-    store: ConversationStore, script: Script
-) -> None:
+@pytest.fixture
+def unanswered(store: ConversationStore, script: Script) -> Chat:
+    """A conversation that was opened, and whose last message was being read when the program ended."""
     before = Chat(store, script)
     before.ask("Hi", *plain("a"))
     request = before.session.ask("Unanswered")
@@ -373,9 +451,53 @@ def test_a_message_that_was_being_read_when_the_program_ended_is_offered_again(
     assert number is not None
     after = Chat(store, script)
     after.session.open(number)
-    assert after.view.taken_back == ["Unanswered"]
-    assert after.texts == [("user", "Hi"), ("assistant", "a")]
-    assert [text for _, text, _ in saved(after)] == ["Hi", "a"]
+    return after
+
+
+def test_opening_a_conversation_whose_last_message_has_no_answer_takes_nothing_away(
+    unanswered: Chat,
+) -> None:
+    assert unanswered.view.taken_back == []
+    assert [text for _, text in unanswered.texts] == ["Hi", "a", "Unanswered"]
+    assert [text for _, text, _ in saved(unanswered)] == ["Hi", "a", "Unanswered"]
+
+
+def test_a_message_without_an_answer_is_answered_again_and_stays_if_that_fails(unanswered: Chat) -> None:
+    chat = unanswered
+    for event in chat.events(chat.session.regenerate(), Reading(5, 20), End("cancelled")):
+        chat.session.see([event])
+    assert [text for _, text in chat.texts] == ["Hi", "a", "Unanswered"] and chat.view.taken_back == []
+    request = chat.session.regenerate()
+    assert [m["content"] for m in request.messages] == ["Hi", "a", "Unanswered"]
+    for event in chat.events(request, *plain("b")):
+        chat.session.see([event])
+    assert [text for _, text, _ in saved(chat)] == ["Hi", "a", "Unanswered", "b"]
+
+
+def test_a_message_without_an_answer_and_the_next_are_one_for_the_model(unanswered: Chat) -> None:
+    """Many chat templates refuse two messages of one side in a row."""
+    chat = unanswered
+    request = chat.ask("More", *plain("b"))
+    assert [(m["role"], m["content"]) for m in request.messages] == [
+        ("user", "Hi"), ("assistant", "a"), ("user", "Unanswered\n\nMore"),
+    ]  # fmt: skip
+    assert [text for _, text, _ in saved(chat)] == ["Hi", "a", "Unanswered", "More", "b"]
+    history = chat.session.ask("Again").history
+    assert history is not None and (history.num_messages, history.ids[-1]) == (4, token_id("b"))
+
+
+def test_an_answer_without_a_token_of_an_earlier_version_is_not_shown(
+    store: ConversationStore, script: Script
+) -> None:
+    before = Chat(store, script)
+    before.ask("Hi", *plain("a"))
+    number = before.session.record.conversation
+    assert number is not None
+    store.add_message(number, "assistant", "")
+    store.add_message(number, "user", "More")
+    after = Chat(store, script)
+    after.session.open(number)
+    assert [text for _, text in after.texts] == ["Hi", "a", "More"]
 
 
 def test_an_answer_that_ended_without_a_word_stays_when_resumed(
@@ -430,6 +552,131 @@ def test_a_store_that_fails_is_told_once_and_the_chat_goes_on(chat: Chat, store:
     assert chat.texts[-1] == ("assistant", "b")
     assert [notice.level for notice in chat.view.notices] == ["warning"]
     assert chat.view.notices[0].text.endswith("The chat goes on without being saved.")
+
+
+class Disk:
+    """The store's file, whose writes can be made to fail."""
+
+    def __init__(self, store: ConversationStore) -> None:
+        self._writer = store._database._writer
+
+    def fail(self, fails: bool = True) -> None:
+        self._writer.execute(f"PRAGMA query_only = {'ON' if fails else 'OFF'}")
+
+
+@pytest.mark.parametrize("first", range(6))
+@pytest.mark.parametrize("num_failing", [1, 3, 20])
+def test_what_could_not_be_written_is_written_later_and_in_its_order(
+    chat: Chat, store: ConversationStore, first: int, num_failing: int
+) -> None:
+    """Wherever the failures begin, and however long they last."""
+    disk, steps = Disk(store), 0
+
+    def step() -> None:
+        nonlocal steps
+        disk.fail(first <= steps < first + num_failing)
+        steps += 1
+
+    for question, answer in (("Hi", "ab"), ("More", "cd"), ("Again", "ef")):
+        step()
+        request = chat.session.ask(question)
+        for event in chat.events(request, *plain(*answer)):
+            step()
+            chat.session.see([event])
+    disk.fail(False)
+    chat.session.record.drain()
+    assert saved(chat) == [
+        ("user", "Hi", ""), ("assistant", "ab", "eog"), ("user", "More", ""), ("assistant", "cd", "eog"),
+        ("user", "Again", ""), ("assistant", "ef", "eog"),
+    ]  # fmt: skip
+    assert chat.session.record.title == "Hi"
+    assert len(chat.view.notices) <= 1
+    number = chat.session.record.conversation
+    assert number is not None
+    assert [m.prompt_ids != () for m in store.load(number).messages] == [False, True] * 3
+
+
+def test_what_was_taken_out_before_it_could_be_written_is_not_in_the_file(
+    chat: Chat, store: ConversationStore
+) -> None:
+    Disk(store).fail()
+    chat.ask("Wrong", *plain("a"))
+    assert chat.session.edit() == "Wrong"
+    chat.ask("Right", *plain("b"))
+    for event in chat.events(chat.session.regenerate(), *plain("c")):
+        chat.session.see([event])
+    Disk(store).fail(False)
+    chat.session.record.drain()
+    assert [text for _, text, _ in saved(chat)] == ["Right", "c"]
+    assert chat.session.record.title == "Right"
+
+
+def test_what_is_not_written_of_a_conversation_that_was_left_still_goes_there(
+    chat: Chat, store: ConversationStore
+) -> None:
+    Disk(store).fail()
+    chat.ask("One", *plain("a"))
+    chat.session.begin()
+    chat.ask("Two", *plain("b"))
+    Disk(store).fail(False)
+    chat.ask("Three", *plain("c"))
+    assert [text for _, text, _ in saved(chat)] == ["Two", "b", "Three", "c"]
+    assert [(s.title, s.num_messages) for s in store.list()] == [("Two", 4), ("One", 2)]
+    assert chat.session.record.title == "Two"
+
+
+def test_what_another_window_deleted_holds_nothing_up(chat: Chat, store: ConversationStore) -> None:
+    request = chat.session.ask("Gone")
+    events = list(chat.events(request, *plain("a", "b")))
+    chat.session.see(events[:2])
+    store.delete(store.list()[0].id)
+    chat.session.see(events[2:])
+    chat.session.begin()
+    chat.ask("Hi", *plain("c"))
+    assert [text for _, text, _ in saved(chat)] == ["Hi", "c"]
+    (notice,) = chat.view.notices
+    assert notice.text.startswith("This conversation was deleted meanwhile, so nothing more of it is saved.")
+
+
+def test_a_conversation_that_is_deleted_here_is_not_written_any_more(
+    chat: Chat, store: ConversationStore
+) -> None:
+    chat.ask("Hi", *plain("a"))
+    Disk(store).fail()
+    chat.ask("More", *plain("b"))
+    Disk(store).fail(False)
+    chat.session.record.delete()
+    chat.session.begin()
+    chat.ask("Ho", *plain("c"))
+    assert [s.title for s in store.list()] == ["Ho"] and len(chat.view.notices) == 1
+
+
+def test_the_title_is_that_of_the_message_which_is_the_first_now(chat: Chat) -> None:
+    chat.ask("  Wrong\tone\nand more", *plain("a"))
+    assert chat.session.record.title == "Wrong one"
+    chat.session.edit()
+    assert chat.session.record.title == ""
+    chat.ask("Right", *plain("b"))
+    assert chat.session.record.title == "Right"
+    chat.session.record.rename(" Mine\n")
+    assert chat.session.record.title == "Mine"
+    chat.session.edit()
+    assert chat.session.record.title == "Mine"
+
+
+@pytest.mark.parametrize("saving", ["never", "not now", "no longer"])
+def test_what_is_not_saved_can_be_exported(script: Script, store: ConversationStore, saving: str) -> None:
+    chat = Chat(None if saving == "never" else store, script, system="Be brief.")
+    if saving == "not now":
+        Disk(store).fail()
+    chat.ask("Hi\nyou", *plain("a", "b"), End("cancelled"))
+    if saving == "no longer":
+        store.close()
+    text = export_markdown(chat.session.snapshot())
+    assert text.startswith("# Hi\n\ntarget.gguf drafted for by draft.gguf, temp 0.8, ")
+    assert text.endswith(
+        "## System prompt\n\nBe brief.\n\n## You\n\n```text\nHi\nyou\n```\n\n## Model\n\nab\n\n*(stopped)*\n"
+    )
 
 
 # -- traces, notices, speculation

@@ -12,7 +12,7 @@ from tests.gguf_maker import make_gguf
 from tests.tui.conftest import Chat, Chatting
 from tests.tui.fake_host import Gate, Script, plain, say
 from tui.chat.actions import Actions
-from tui.commands import BY_NAME, BY_SLASH, COMMANDS, FOOTER, completions, message_of, parse
+from tui.commands import BY_NAME, BY_SLASH, COMMANDS, FOOTER, completions, message_of, parse, prompt_of
 
 TWO = "To send a text that begins with a slash, type two."
 
@@ -79,6 +79,17 @@ def test_of_two_slashes_the_model_gets_one() -> None:
 
 
 @pytest.mark.parametrize(
+    "message", ["/quit", "//quit", "///", "/k 3", "/no command", "/usr/bin fails", "/* x */", "/", "x", ""]
+)
+def test_a_message_can_be_put_back_into_the_prompt_and_sent_again(message: str) -> None:
+    assert parse(prompt_of(message)) is None and message_of(prompt_of(message)) == message
+
+
+def test_only_a_message_that_would_be_a_command_gets_a_second_slash() -> None:
+    assert [prompt_of(text) for text in ("/quit", "/usr/bin", "a /k")] == ["//quit", "/usr/bin", "a /k"]
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [("/reegn", f"There is no command /reegn; did you mean /regen? {TWO}"),
      ("/xyzzy", f"There is no command /xyzzy. {TWO}"),
@@ -134,6 +145,28 @@ async def test_enter_takes_what_is_marked_and_asks_for_what_it_needs(chatting: C
         assert chat.session.settings.sampling.temperature == 0
 
 
+@pytest.mark.parametrize(("typed", "word"), [("e", "/edit "), ("re", "/regen ")])
+async def test_what_takes_something_away_is_not_done_for_a_beginning_of_several_words(
+    chatting: Chatting, script: Script, typed: str, word: str
+) -> None:
+    async with chatting() as chat:
+        await chat.ask()
+        await chat.press("slash", *typed, "enter")
+        assert chat.texts == ["Hi", "Yes."] and chat.screen.prompt.text == word
+        await chat.press("enter")
+        await chat.until(lambda: not chat.session.state.busy and chat.screen.prompt.text in ("", "Hi"))
+        assert len(script.requests) == 1 + (typed == "re") and len(chat.texts) == 2 * (typed == "re")
+
+
+async def test_what_takes_something_away_is_done_for_the_only_word_that_begins_so(
+    chatting: Chatting,
+) -> None:
+    async with chatting() as chat:
+        await chat.ask()
+        await chat.press("slash", "e", "d", "enter")
+        assert chat.screen.prompt.text == "Hi" and chat.texts == []
+
+
 # -- what they do
 
 
@@ -182,6 +215,48 @@ async def test_a_bad_value_gets_the_librarys_sentence_and_changes_nothing(
         await chat.enter(text)
         assert chat.told[-1].startswith(words)
         assert chat.session.settings.plain() == before
+
+
+@pytest.mark.parametrize("text", ["/temp abc", "/copy", "/regen", "/rename Too early", "/theme nowhere"])
+async def test_a_command_that_fails_stays_in_the_prompt(chatting: Chatting, text: str) -> None:
+    async with chatting() as chat:
+        await chat.type(text)
+        chat.screen.submit()
+        await chat.settle()
+        assert chat.screen.prompt.text == text and len(chat.told) == 1
+
+
+async def test_a_message_that_begins_with_a_slash_is_still_one_when_it_comes_back(
+    chatting: Chatting, script: Script
+) -> None:
+    gate = Gate()
+    async with chatting() as chat:
+        await chat.ask("//quit")
+        await chat.press("ctrl+e")
+        assert chat.screen.prompt.text == "//quit"
+        script.answer(gate)
+        await chat.press("enter")
+        await chat.until(gate.reached.is_set)
+        await chat.press("escape")
+        await chat.state("ready")
+        assert chat.screen.prompt.text == "//quit"
+        again = Gate()
+        script.answer(again)
+        await chat.press("enter")
+        await chat.until(again.reached.is_set)
+        await chat.press("ctrl+r")
+        await chat.until(lambda: chat.texts == ["/quit", "Yes."] and not chat.session.state.busy)
+        assert chat.screen.prompt.text == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("/k auto", "draft-max is auto."), ("/k 0", "Speculation is off."),
+                        ("/k 4", "draft-max is 4."), ("/seed none", "seed is none.")],
+)  # fmt: skip
+async def test_a_setting_that_was_changed_is_said_in_words(chatting: Chatting, text: str, words: str) -> None:
+    async with chatting() as chat:
+        await chat.enter(text)
+        assert chat.told[-1] == words
 
 
 async def test_k_0_is_plain_and_f4_brings_a_k_back(chatting: Chatting, script: Script) -> None:

@@ -242,6 +242,26 @@ def test_another_pair_while_one_loads_is_loaded_at_once_and_alone(listener: List
     assert [loaded.load for loaded in listener.loaded] == [listener.engine.newest_load]
 
 
+def test_the_pair_that_is_being_loaded_is_loaded_once_and_the_next_time_again(
+    listener: Listener, script: Script
+) -> None:
+    gate = Gate()
+    script.loads.append([Loading("target", 0.5), gate])
+    listener.engine.load(SPEC)
+    assert gate.reached.wait(5)
+    listener.engine.load(SPEC)
+    gate.open()
+    listener.until(Loaded)
+    listener.engine.generate(REQUEST)
+    listener.until(Finished)
+    assert listener.kinds == ["LoadingProgress", "Loaded", "Started", "Verified", "Finished"]
+    assert listener.loaded[-1].load == listener.engine.newest_load
+    listener.engine.load(SPEC)
+    assert listener.loaded[-1].load != listener.engine.newest_load
+    listener.until(Loaded, 2)
+    assert script.num_loads == 2 and len(script.specs) == 1
+
+
 def test_back_to_the_pair_that_was_loading_first_loads_it_in_a_new_host(
     listener: Listener, script: Script
 ) -> None:

@@ -6,16 +6,20 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from edge_spec import EdgeSpecError, Notice, PairSpec, UsageError, user_path
 from tui.chat.start import problem_of
-from tui.commands import Command, shorten
+from tui.commands import DESTRUCTIVE, Command, completions, prompt_of, shorten
 from tui.conversations.export import export_markdown
 from tui.guard import report
 
 if TYPE_CHECKING:
+    from textual.screen import Screen
+
     from tui.screens.chat import ChatScreen
+
+Chosen = TypeVar("Chosen")
 
 _NEXT_ANSWER: Final = "It holds from the next answer on."
 
@@ -30,13 +34,12 @@ class Actions:
         self._screen = screen
         self._waiting: Callable[[], None] | None = None
 
-    def run(self, command: Command, argument: str = "") -> None:
-        """Do it. What is wrong with it, the user is told."""
+    def run(self, command: Command, argument: str = "") -> bool:
+        """Do it, and say whether that could be done. What is wrong with it, the user is told."""
         if command.setting:
-            self._set(command, argument)
-        else:
-            method = getattr(self, command.name.replace("-", "_"))
-            self._try(lambda: method(argument))
+            return self._set(command, argument)
+        method = getattr(self, command.name.replace("-", "_"))
+        return self._try(lambda: method(argument))
 
     def allows(self, name: str) -> bool:
         """Whether a command's key is the command's now; otherwise it is the focused widget's own."""
@@ -131,9 +134,10 @@ class Actions:
 
         def take() -> None:
             if message is None or message in session.turns:
-                screen.put_into_prompt(session.edit())
-            elif screen.prompt.text != message.block.text:  # taken back, beside what was being typed
-                screen.put_into_prompt(message.block.text)
+                screen.put_into_prompt(prompt_of(session.edit()))
+                screen.show_all()
+            elif screen.prompt.text != (text := prompt_of(message.block.text)):
+                screen.put_into_prompt(text)  # taken back, beside what was being typed
 
         self._when_idle(take)
 
@@ -193,7 +197,7 @@ class Actions:
                 self._try(record.refresh)  # it may have got another title there
                 self._screen.show_title()
 
-        self._screen.app.push_screen(ConversationsScreen(record.store, record.conversation), chosen)
+        self._show(ConversationsScreen(record.store, record.conversation), chosen)
 
     def rename(self, argument: str) -> None:
         record = self._screen.session.record
@@ -206,13 +210,12 @@ class Actions:
 
     def export(self, argument: str) -> None:
         session = self._screen.session
-        number, store = session.record.conversation, session.record.store
-        if number is None or store is None:
-            raise UsageError("Nothing of this conversation is saved yet; write a message first.")
+        if not session.turns:
+            raise UsageError("There is nothing to export yet; write a message first.")
 
         def write(name: str) -> None:
             path = _path(name)
-            text = export_markdown(store.load(number))
+            text = export_markdown(session.snapshot())
             try:
                 with path.open("x", encoding="utf-8") as file:
                     file.write(text)
@@ -224,7 +227,7 @@ class Actions:
                 self._say(f"The conversation was written into {path}, without rejected text.")
 
         title = "Export as Markdown into the file"
-        self._ask_unless(argument, title, _file_name(session.record.title), write)
+        self._ask_unless(argument, title, _file_name(session.snapshot().title), write)
 
     def delete(self, _argument: str) -> None:
         from tui.screens.confirm import ConfirmScreen
@@ -243,7 +246,7 @@ class Actions:
                 self._when_idle(delete)
 
         question = f"Delete “{shorten(record.title)}” and all that was said in it?"
-        self._screen.app.push_screen(ConfirmScreen(question, "Delete"), confirmed)
+        self._show(ConfirmScreen(question, "Delete"), confirmed)
 
     def system(self, argument: str) -> None:
         session = self._screen.session
@@ -276,7 +279,7 @@ class Actions:
 
         current = spec if spec.target else None
         options = self._screen.settings.load_options()
-        self._screen.app.push_screen(ModelScreen(current, options, self._screen, self._screen.key), chosen)
+        self._show(ModelScreen(current, options, self._screen, self._screen.key), chosen)
 
     def pull(self, argument: str) -> None:
         from tui.screens.get import GetScreen
@@ -286,7 +289,7 @@ class Actions:
                 verb = "is" if len(names) == 1 else "are"
                 self._say(f"{' and '.join(names)} {verb} here; {self._screen.key('models')} chooses models.")
 
-        self._screen.app.push_screen(GetScreen(argument), got)
+        self._show(GetScreen(argument), got)
 
     def forge(self, _argument: str) -> None:
         spec = self._spec()
@@ -305,7 +308,7 @@ class Actions:
 
         draft = of_ref(spec.draft) if spec.draft is not None else None
         screen = ForgeScreen(of_ref(spec.target), draft, self._screen, spec.options)
-        self._screen.app.push_screen(screen, forged)
+        self._show(screen, forged)
 
     def draft(self, argument: str) -> None:
         spec = self._spec()
@@ -328,16 +331,18 @@ class Actions:
         self._say(f"Speculation is {'on' if session.settings.speculating else 'off'}.{self._from_when()}")
         self._screen.show_gauges()
 
-    def _set(self, command: Command, argument: str) -> None:
+    def _set(self, command: Command, argument: str) -> bool:
         settings = self._screen.session.settings
         name = command.setting
 
         def put(text: str) -> None:
             settings.set(name, text)
-            self._say(f"{name} is {settings.shown(name)}.{self._from_when()}")
+            is_off = name == "draft-max" and not settings.speculating
+            words = "Speculation is off" if is_off else f"{name} is {settings.shown(name)}"
+            self._say(f"{words}.{self._from_when()}")
             self._screen.show_gauges()
 
-        self._try(lambda: self._ask_unless(argument, command.summary, settings.shown(name), put))
+        return self._try(lambda: self._ask_unless(argument, command.summary, settings.shown(name), put))
 
     # -- what is shown
 
@@ -392,9 +397,9 @@ class Actions:
 
         def saved(changed: bool | None) -> None:
             if changed:
-                self._try(self._screen.settings_saved)
+                self._screen.settings_saved()
 
-        self._screen.app.push_screen(SettingsScreen(self._screen.resolve), saved)
+        self._show(SettingsScreen(self._screen.resolve), saved)
 
     def leave(self, _argument: str) -> None:
         if self._screen.prompt.text:
@@ -406,7 +411,7 @@ class Actions:
 
     # -- inside
 
-    def _try(self, do: Callable[[], None]) -> None:
+    def _try(self, do: Callable[[], None]) -> bool:
         """Do it, and tell the user what is wrong with it; a bug of ours ends nothing."""
         try:
             do()
@@ -414,6 +419,9 @@ class Actions:
             self._screen.tell(Notice("warning", str(error)))
         except Exception as error:
             report(self._screen.app, error)
+        else:
+            return True
+        return False
 
     def _say(self, words: str) -> None:
         self._screen.tell(Notice("info", words))
@@ -427,12 +435,20 @@ class Actions:
             self._waiting = do
             self._stop_answer()
         else:
-            self._try(do)
+            do()
+
+    def _show(self, screen: Screen[Chosen], use: Callable[[Chosen | None], None]) -> None:
+        """Show a screen and use what was chosen there. What is wrong with that, the user is told."""
+
+        def chosen(choice: Chosen | None) -> None:
+            self._try(lambda: use(choice))
+
+        self._screen.app.push_screen(screen, chosen)
 
     def _ask_again(self, text: str) -> None:
         """Ask what was taken back into the prompt, or beside it."""
         request = self._screen.session.ask(text)
-        if self._screen.prompt.text == text:
+        if self._screen.prompt.text == prompt_of(text):
             self._screen.clear_prompt()
         self._screen.send(request)
         self._say("Your message is asked again.")
@@ -448,9 +464,9 @@ class Actions:
 
         def written(answer: str | None) -> None:
             if answer is not None and (lines or answer.strip()):
-                self._try(lambda: use(answer.strip()))
+                use(answer.strip())
 
-        self._screen.app.push_screen(EditScreen(title, text, multiline=lines), written)
+        self._show(EditScreen(title, text, multiline=lines), written)
 
     def _ask_unless(self, argument: str, title: str, text: str, use: Callable[[str], None]) -> None:
         if argument:
@@ -463,7 +479,13 @@ class Actions:
         prompt = self._screen.prompt
         word = self._screen.slash_list.word
         complete = prompt.text == f"/{word}"
-        if send and (complete or not command.argument) and not (complete and command.needs_argument):
+        doubtful = command.name in DESTRUCTIVE and not complete and len(completions(prompt.text)) > 1
+        if (
+            send
+            and not doubtful
+            and (complete or not command.argument)
+            and not (complete and command.needs_argument)
+        ):
             prompt.put(f"/{word}")
             self._screen.slash_list.offer("")
             self._screen.submit()
@@ -494,6 +516,8 @@ class Actions:
         models = session.open(conversation)
         self._screen.show_all()
         self._screen.prompt.focus()
+        if session.turns and session.turns[-1].role == "user":
+            self._say(f"Its last message has no answer yet; {self._screen.key('regenerate')} answers it.")
         if session.spec is not None and models.target != session.spec.target:
             self._say(
                 f"This conversation was with {models.target}; it goes on with the models that are loaded. "

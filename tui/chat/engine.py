@@ -117,7 +117,7 @@ class EngineThread:
         self._host: Host | None = None
         self._spec: PairSpec | None = None
         self._wanted: PairSpec | None = None
-        self._newest_load = 0
+        self._newest_load = self._ended_load = 0
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._closed = threading.Event()
         # Not one of Python's pool: those are waited for at exit, and a load may take long.
@@ -132,13 +132,18 @@ class EngineThread:
         return self._newest_load
 
     def load(self, spec: PairSpec) -> None:
-        """Load a pair in the place of the one before; an answer or a load under way is broken off."""
+        """Load a pair in the place of the one before; an answer or a load under way is broken off.
+
+        A load of the same pair that is under way goes on.
+        """
+        is_other = spec != self._wanted
+        if not is_other and self._ended_load != self._newest_load:
+            return
         self.cancel()
         host = self._host
-        if spec != self._wanted:
-            self._want(spec)
-            if host is not None and host.info is None:
-                self._end(host)
+        self._want(spec)
+        if is_other and host is not None and host.info is None:
+            self._end(host)
         load = self._newest_load
         self._jobs.put(lambda: self._load(spec, load))
 
@@ -202,10 +207,12 @@ class EngineThread:
                 try:
                     progress = next(loading)
                 except StopIteration as done:
+                    self._ended_load = load
                     self._say_of(load, Loaded(done.value, self._host.piece, load))
                     return
                 self._say_of(load, LoadingProgress(progress.model, progress.fraction, load))
         except Exception as error:
+            self._ended_load = load
             if load == self._newest_load:
                 self._say(self._failure(error, load))
 

@@ -6,9 +6,11 @@ gives it the engine's events, and shows what it says through a `SessionView`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Literal, Protocol
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, Protocol
 
 from edge_spec import (
     Calibrating,
@@ -32,7 +34,8 @@ from tui.chat.settings import ChatSettings
 from tui.chat.states import State
 from tui.chat.tracing import Tracing
 from tui.chat.transcript import AnswerFold, Block, Transcript
-from tui.conversations.record import Record
+from tui.conversations.record import Place, Record
+from tui.conversations.saved import Conversation, SavedMessage, title_of
 
 NUM_INSPECTED: Final = 5
 """How many alternatives of each token are asked for while inspecting, if none are otherwise."""
@@ -67,17 +70,15 @@ class Turn:
     """One message of the conversation.
 
     Of an answer, `ids` are the tokens of the conversation up to its end as the models hold them,
-    () when they do not, and `piece` gives the bytes of its tokens.
+    () when they do not, `piece` gives the bytes of its tokens, and `reason` is why it ended.
     """
 
     role: Literal["user", "assistant"]
     block: Block
     ids: tuple[int, ...] = ()
     piece: Piece | None = None
-
-    @property
-    def message(self) -> Message:
-        return {"role": self.role, "content": self.block.text}
+    reason: str | None = None
+    place: Place = field(default_factory=Place)
 
 
 class ChatSession:
@@ -100,7 +101,10 @@ class ChatSession:
         self.inspecting = False
         self.num_alternatives = 0
         self._view = view
-        self._system_of_new: str | None = None  # for the next conversation, if it was changed
+        self._system_of_new: str | None = None  # for the next conversation, if it is another one
+        self._replaced: Turn | None = None  # leaves the conversation when the new answer begins
+        self._give_up: Callable[[], None] = self._take_back
+        self._answer_settings: Mapping[str, Any] = {}
         self._piece: Piece | None = None
         self._plain = PlainReference()
         self._text = TextStream(_no_piece)
@@ -174,24 +178,54 @@ class ChatSession:
             context_size=self.info.context_size if self.info is not None else None,
         )
 
+    def snapshot(self) -> Conversation:
+        """The conversation as the store has it, or as it is here where the store has not all of it."""
+        saved = self.record.load()
+        if saved is not None:
+            return saved
+        now = datetime.now(UTC)
+        messages = tuple(
+            SavedMessage(0, turn.role, turn.block.text, (), (), now, None, {}, {}, turn.reason)
+            for turn in self.turns
+        )
+        title = self.record.title or title_of(self.turns[0].block.text if self.turns else "")
+        models, settings = self.spec or PairSpec("", None, {}), self.settings.plain()
+        return Conversation(0, title, now, now, self.settings.system, models, settings, messages)
+
     # -- what the user wants
 
     def ask(self, text: str) -> ChatRequest:
         """Add a message; return what is to be asked. Raises UsageError where nothing can be asked."""
         self._check_can_ask()
-        self._add(Turn("user", Block.of_text("you", text)))
         assert self.spec is not None, "what is loaded was asked for"
-        self.record.say(text, self.settings, self.spec)
-        return self._request()
+        place = self.record.say(text, self.settings, self.spec)
+        self._add(Turn("user", Block.of_text("you", text), place=place))
+        return self._request(None, self._take_back)
 
     def regenerate(self) -> ChatRequest:
-        """Forget the last answer; return what is to be asked again. Raises UsageError."""
+        """Ask the last message again, answered or not. Raises UsageError.
+
+        An answer that there is comes back if the new one never has a token.
+        """
         self._check_can_ask()
         if not self.turns:
             raise UsageError("There is no answer yet that could be given again.")
-        keep = len(self.turns) - (self.turns[-1].role == "assistant")
-        self._cut(keep)
-        return self._request()
+        blocks, fold = self.transcript.blocks, self.fold
+        old = self.turns.pop() if self.turns[-1].role == "assistant" else None
+        begin = len(blocks) if old is None else blocks.index(old.block)
+        removed = blocks[begin:]
+        del blocks[begin:]
+        self._view.show_transcript(self.transcript)
+
+        def bring_back() -> None:
+            self.turns[-1:] = [] if old is None else [old]
+            blocks[begin:] = removed
+            self.fold = fold
+            self._view.show_transcript(self.transcript)
+            if old is not None:
+                self._view.tell(Notice("info", "There was no new answer; the one before is back."))
+
+        return self._request(old, bring_back)
 
     def edit(self) -> str:
         """Take back the last message and its answer; return its text for the prompt. Raises UsageError."""
@@ -214,9 +248,14 @@ class ChatSession:
         self._view.show_transcript(self.transcript)
 
     def open(self, conversation: int) -> PairSpec:
-        """Go on with a conversation of the store; return its models. Raises UsageError."""
+        """Go on with a conversation of the store; return its models. Raises UsageError.
+
+        Its last message may have no answer, where the program ended before one began.
+        """
         self._check_idle()
         saved = self.record.open(conversation)
+        if self._system_of_new is None:
+            self._system_of_new = self.settings.system
         self.settings.system = saved.system
         self.settings.restore(saved.settings)
         self.turns, self.fold = [], None
@@ -224,19 +263,18 @@ class ChatSession:
         for message in saved.messages:
             if message.role == "user":
                 turn = Turn("user", Block.of_text("you", message.text))
-            else:
+            elif message.text or message.token_ids:
                 block = Block.of_text("model", message.text, message.token_ids)
                 turn = Turn("assistant", block, (*message.prompt_ids, *message.token_ids))
                 if not message.prompt_ids or message.models is None or not self._is_target(message.models):
                     turn.ids = ()
+            else:  # an answer that never had a token
+                continue
+            turn.place, turn.reason = Place(message.id), message.reason
             self.turns.append(turn)
             self.transcript.blocks.append(turn.block)
-        if self.turns and not (self.turns[-1].block.text or self.turns[-1].block.token_ids):
-            self.transcript.blocks.remove(self.turns.pop().block)  # an answer that never had a token
         self._settle()
         self._view.show_transcript(self.transcript)
-        if self.turns and self.turns[-1].role == "user":  # the program ended before its answer began
-            self._take_back()
         return saved.models
 
     def set_system(self, text: str) -> None:
@@ -256,6 +294,7 @@ class ChatSession:
         if self.turns:
             self._system_of_new = text
         else:
+            self._system_of_new = None
             self.set_system(text)
 
     def note(self, text: str) -> None:
@@ -338,6 +377,8 @@ class ChatSession:
                 case Started() | Prefilled(model="target") if self.state.name in _BEFORE_TEXT:
                     self.state = State("reading", part=fold.reading)
                 case Verified(verdict=verdict):
+                    if 0 < len(verdict.tokens) == fold.stats.completion_tokens:
+                        self._keep_from_now()
                     self.record.grow(verdict.tokens, "".join(map(self._text.push, verdict.tokens)))
                     if self.state.name == "reading":
                         self.state = State("streaming")
@@ -385,8 +426,8 @@ class ChatSession:
         """Keep the first `num_turns` messages; notes after them go too."""
         if num_turns < len(self.turns):
             del self.transcript.blocks[self.transcript.blocks.index(self.turns[num_turns].block) :]
+            self.record.remove(turn.place for turn in self.turns[num_turns:])
             del self.turns[num_turns:]
-            self.record.truncate(num_turns)
         self.fold = None
         self._settle()
         self._view.show_transcript(self.transcript)
@@ -398,10 +439,15 @@ class ChatSession:
         self._cut(self.turns.index(message))
         self._view.take_back(message.block.text)
 
-    def _request(self) -> ChatRequest:
-        """What is asked now; from here on the answer is the last turn."""
+    def _request(self, replaced: Turn | None, give_up: Callable[[], None]) -> ChatRequest:
+        """What is asked now; from here on the answer is the last turn.
+
+        It is one in the place of `replaced`. `give_up` is for an answer that ends without a token.
+        """
         assert self.info is not None and self._piece is not None
-        messages = [turn.message for turn in self.turns]
+        self._replaced, self._give_up = replaced, give_up
+        self._answer_settings = self.settings.plain()
+        messages = _messages(self.turns)
         if self.settings.system:
             messages.insert(0, {"role": "system", "content": self.settings.system})
         history = self._history()
@@ -410,7 +456,6 @@ class ChatSession:
         self.fold = AnswerFold(turn.block, self._piece, decoding.stop)
         self._text = TextStream(self._piece, decoding.stop)
         self._add(turn)
-        self.record.answer(self.settings)
         self.state = State("reading")
         header = self.info.header
         header = replace(header, settings={**header.settings, **self.settings.used()})
@@ -435,7 +480,14 @@ class ChatSession:
         known = self._known()
         if known is None:
             return None
-        return History(self.turns.index(known) + 1 + bool(self.settings.system), known.ids)
+        messages = _messages(self.turns[: self.turns.index(known) + 1])
+        return History(len(messages) + bool(self.settings.system), known.ids)
+
+    def _keep_from_now(self) -> None:
+        """The answer has a token: from here on it is saved, and the one before it is no longer."""
+        if self._replaced is not None:
+            self.record.remove([self._replaced.place])
+        self.turns[-1].place = self.record.answer(self._answer_settings)
 
     def _break_off(self, reason: str) -> None:
         """The answer, if there is one, will not go on; what there is of it is kept."""
@@ -455,22 +507,33 @@ class ChatSession:
             case "context":
                 self.state = State("full")
             case "length":
-                self.state = State("length", str(self.settings.decoding.max_tokens))
+                self.state = State("length", str(self._answer_settings["max-tokens"]))
             case _:
                 self.state = State("ready")
 
     def _keep_answer(self, reason: str) -> bool:
-        """The answer has ended. One of no token at all is given up, and its question taken back."""
+        """The answer has ended. One of no token at all is given up."""
         fold, turn = self.fold, self.turns[-1]
         assert fold is not None
         if fold.stats.completion_tokens == 0:
             self.state = State("ready")
-            self._take_back()
+            self._give_up()
             return False
-        turn.ids = (*fold.prompt_ids, *turn.block.token_ids)
+        turn.ids, turn.reason = (*fold.prompt_ids, *turn.block.token_ids), reason
         self.record.grow((), self._text.flush())
         self.record.finish(reason, fold.stats, fold.prompt_ids)
         return True
+
+
+def _messages(turns: Sequence[Turn]) -> list[Message]:
+    """The messages for a chat template, which may insist that the roles take turns.
+
+    What one side said twice, for the first had no answer, is one message.
+    """
+    return [
+        {"role": role, "content": "\n\n".join(turn.block.text for turn in said)}
+        for role, said in itertools.groupby(turns, lambda turn: turn.role)
+    ]
 
 
 def _no_piece(token: int) -> bytes:

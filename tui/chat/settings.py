@@ -67,7 +67,9 @@ class ChatSettings:
     def shown(self, name: str) -> str:
         """The present value of a setting as one would type it."""
         value = self._get(_rows()[name])
-        return "none" if value is None else str(value)
+        if value is None:
+            return "auto" if name == "draft-max" else "none"
+        return str(value)
 
     def plain(self) -> dict[str, Any]:
         """Every setting of an answer by name, for a record of the conversation."""

@@ -16,6 +16,9 @@ from edge_spec import UsageError
 BUSY_S: Final = 5.0
 """So long one waits for another program's write; ours take milliseconds."""
 
+_BUSY_AGAIN_S: Final = 0.02
+"""So long once that was in vain, until a write succeeds: an interface may be waiting too."""
+
 
 class ConversationError(UsageError):
     """Conversations cannot be read or written; a chat can go on without saving."""
@@ -31,6 +34,7 @@ class Database:
     def __init__(self, path: Path, application_id: int, migrations: Sequence[Sequence[str]]) -> None:
         self.path = path
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
+        self._is_patient = True
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # SQLite would make a file that everybody can read; its companions copy the mode of this one.
@@ -61,9 +65,15 @@ class Database:
     def write(self) -> Iterator[sqlite3.Connection]:
         """One transaction: committed as a whole at the end, or not at all."""
         with self._write_lock, self._in_words():
-            # IMMEDIATE: a transaction that begins by reading could be refused its first write.
-            self._writer.execute("BEGIN IMMEDIATE")
             try:
+                # IMMEDIATE: a transaction that begins by reading could be refused its first write.
+                self._writer.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if _is_busy(error):
+                    self._wait_for_others(patiently=False)
+                raise
+            try:
+                self._wait_for_others(patiently=True)
                 yield self._writer
                 self._writer.execute("COMMIT")
             except BaseException:
@@ -81,6 +91,13 @@ class Database:
             finally:
                 if self._reader.in_transaction:
                     self._reader.execute("ROLLBACK")
+
+    def _wait_for_others(self, *, patiently: bool) -> None:
+        """How the next write waits while another program writes."""
+        if self._is_patient != patiently:
+            self._is_patient = patiently
+            seconds = BUSY_S if patiently else _BUSY_AGAIN_S
+            self._writer.execute(f"PRAGMA busy_timeout = {1000 * seconds:.0f}")
 
     def _migrate(self, application_id: int, migrations: Sequence[Sequence[str]]) -> None:
         """Apply the migrations that the file has not had yet."""
@@ -136,7 +153,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             connection.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError as error:
-            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+            if not _is_busy(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
 
@@ -150,6 +167,10 @@ def _code(error: sqlite3.Error) -> int | None:
     """SQLite's primary result code; None for what Python itself refused."""
     code = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return _code(error) == sqlite3.SQLITE_BUSY
 
 
 _WORDS: Final = {

@@ -1,20 +1,39 @@
 """The present conversation as the store has it, written as it goes.
 
 A chat must not end because a disk is full: what cannot be saved is said once, and the chat goes
-on. The store keeps what it could not write of an answer, and writes it with the next flush.
+on. What is not written is kept, and written in its order before anything else can be.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from edge_spec import Notice, PairSpec, Stats, UsageError
 from tui.chat.settings import ChatSettings
 from tui.conversations.database import ConversationError
-from tui.conversations.saved import Conversation
-from tui.conversations.store import ConversationStore
+from tui.conversations.saved import Conversation, Role
+from tui.conversations.store import ConversationStore, DeletedError
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """A conversation or message in the store; `id` is None until it is written there."""
+
+    id: int | None = None
+
+    @property
+    def number(self) -> int:
+        """The id of what was written before."""
+        assert self.id is not None, "things are written in their order"
+        return self.id
+
+
+_Write = Callable[[ConversationStore, Place], object]
+"""Writes something into the conversation that has this place."""
 
 
 class Record:
@@ -27,16 +46,17 @@ class Record:
         self.store = store
         self.title = ""
         self._tell = tell
-        self._conversation: int | None = None
-        self._answer: int | None = None
+        self._place: Place | None = None
+        self._answer: Place | None = None
         self._tokens: list[int] = []
         self._text = ""
+        self._unwritten: collections.deque[tuple[Place, _Write]] = collections.deque()
         self._complained = False
 
     @property
     def conversation(self) -> int | None:
         """Its id in the store; None before its first message, and when it is not saved."""
-        return self._conversation
+        return None if self._place is None else self._place.id
 
     # -- a conversation
 
@@ -44,46 +64,65 @@ class Record:
         """Go on with this one. Raises ConversationError when it cannot be read."""
         if self.store is None:
             raise ConversationError("Conversations are not being saved.")
+        self.drain()
         saved = self.store.load(conversation)
         self.leave()
-        self._conversation, self.title = conversation, saved.title
+        self._place, self.title = Place(conversation), saved.title
         return saved
+
+    def load(self) -> Conversation | None:
+        """The conversation as the store has it; None where that cannot be read or lacks something."""
+        self.drain()
+        if self.store is None or self.conversation is None or self._unwritten:
+            return None
+        try:
+            return self.store.load(self.conversation)
+        except ConversationError:
+            return None
 
     def leave(self) -> None:
         """What comes next is another conversation."""
-        self._conversation, self._answer, self.title = None, None, ""
+        self._place, self._answer, self.title = None, None, ""
 
     def rename(self, title: str) -> None:
         """Raises UsageError while nothing is saved that could have a title."""
-        if self._conversation is None or self.store is None:
-            raise UsageError("Nothing of this conversation is saved yet; write a message first.")
-        self.store.rename(self._conversation, title)
-        self.title = title
+        if self.conversation is None or self.store is None:
+            raise UsageError("Nothing of this conversation is saved yet that could have a title.")
+        self.store.rename(self.conversation, title)
+        self.title = self.store.title(self.conversation)
 
     def refresh(self) -> None:
         """The title may have been changed elsewhere. Raises ConversationError."""
-        if self._conversation is not None and self.store is not None:
-            self.title = self.store.load(self._conversation).title
+        if self.conversation is not None and self.store is not None:
+            self.title = self.store.title(self.conversation)
 
     def delete(self) -> None:
         """Take the conversation out of the store. Raises ConversationError."""
-        if self._conversation is not None and self.store is not None:
-            self.store.delete(self._conversation)
+        if self.conversation is not None and self.store is not None:
+            self.store.delete(self.conversation)
+        self._unwritten = collections.deque(
+            (place, write) for place, write in self._unwritten if place is not self._place
+        )
         self.leave()
 
     # -- what is said in it
 
-    def say(self, text: str, settings: ChatSettings, spec: PairSpec) -> None:
-        """A message of the user."""
-        if self._conversation is None and self.store is not None:
-            self._write(lambda store: self._begin(store, text, settings, spec))
-        self._write_in(lambda store, number: store.add_message(number, "user", text))
+    def say(self, text: str, settings: ChatSettings, spec: PairSpec) -> Place:
+        """A message of the user; returns where it is."""
+        if self._place is None and self.store is not None:
+            self._place = Place()
+            self._write(_new_conversation(settings.system, spec, settings.plain()))
+        message = Place()
+        self._write(_new_message(message, "user", text))
+        self._write(self._read_title)
+        return message
 
-    def answer(self, settings: ChatSettings) -> None:
-        """The model begins to answer, with these settings."""
-        self._answer, self._tokens, self._text = None, [], ""
-        self._write_in(lambda store, number: store.set_settings(number, settings.plain()))
-        self._write_in(self._begin_answer)
+    def answer(self, settings: Mapping[str, Any]) -> Place:
+        """The model begins to answer, with these settings (see ChatSettings.plain); returns where it is."""
+        self._answer, self._tokens, self._text = Place(), [], ""
+        self._write(lambda store, place: store.set_settings(place.number, settings))
+        self._write(_new_message(self._answer, "assistant", ""))
+        return self._answer
 
     def grow(self, tokens: Sequence[int], text: str) -> None:
         """The answer has these tokens more, and this text."""
@@ -92,59 +131,86 @@ class Record:
 
     def flush(self) -> None:
         """Save what has come of the answer since the last flush."""
-        answer, tokens, text = self._answer, self._tokens, self._text
-        if answer is None or not (tokens or text):
+        tokens, text = self._tokens, self._text
+        if self._answer is None or not (tokens or text):
             return
-        # Whether or not it can be written now, the store has it from here on.
         self._tokens, self._text = [], ""
-        self._write(lambda store: store.append(answer, text, tokens))
+        self._write_to_answer(lambda store, answer: store.append(answer, text, tokens))
 
     def finish(self, reason: str, stats: Stats, prompt_ids: Sequence[int]) -> None:
         """The answer has ended."""
         self.flush()
-        answer, plain = self._answer, _plain(stats)
-        if answer is not None:
-            self._write(lambda store: store.finish(answer, reason=reason, stats=plain, prompt_ids=prompt_ids))
+        plain = _plain(stats)
+        self._write_to_answer(
+            lambda store, answer: store.finish(answer, reason=reason, stats=plain, prompt_ids=prompt_ids)
+        )
         self._answer = None
 
-    def truncate(self, num_messages: int) -> None:
-        """Only the first messages are left."""
-        self._answer = None
-        self._write_in(lambda store, number: store.truncate(number, num_messages))
+    def remove(self, messages: Iterable[Place]) -> None:
+        """These messages are no longer part of the conversation."""
+        gone = tuple(messages)
+        self._write(
+            lambda store, place: store.remove(
+                place.number, [message.id for message in gone if message.id is not None]
+            )
+        )
+        self._write(self._read_title)
 
     def models(self, spec: PairSpec) -> None:
         """The answers to come are of these models."""
-        self._write_in(lambda store, number: store.set_models(number, spec))
+        self._write(lambda store, place: store.set_models(place.number, spec))
 
     def system(self, system: str) -> None:
         """The system prompt is another one."""
-        self._write_in(lambda store, number: store.set_system(number, system))
+        self._write(lambda store, place: store.set_system(place.number, system))
+
+    def drain(self) -> None:
+        """Write what could not be written so far, as much of it as can be now."""
+        while self.store is not None and self._unwritten:
+            place, write = self._unwritten[0]
+            try:
+                write(self.store, place)
+            except ConversationError as error:
+                if not self._complained:
+                    self._tell(Notice("warning", f"{error} The chat goes on without being saved."))
+                self._complained = True
+                if not isinstance(error, DeletedError):
+                    return
+            else:
+                self._complained = False
+            self._unwritten.popleft()
 
     # -- inside
 
-    def _begin(self, store: ConversationStore, text: str, settings: ChatSettings, spec: PairSpec) -> None:
-        self._conversation = store.create(settings.system, spec, settings.plain())
-        self.title = text.strip().partition("\n")[0]
+    def _write(self, write: _Write) -> None:
+        """Write into the present conversation, if there is one."""
+        if self._place is not None:
+            self._unwritten.append((self._place, write))
+            self.drain()
 
-    def _begin_answer(self, store: ConversationStore, number: int) -> None:
-        self._answer = store.add_message(number, "assistant", "")
+    def _write_to_answer(self, write: Callable[[ConversationStore, int], object]) -> None:
+        answer = self._answer
+        if answer is not None:  # its place is empty where the conversation was deleted before it began
+            self._write(lambda store, _place: answer.id is not None and write(store, answer.id))
 
-    def _write_in(self, write: Callable[[ConversationStore, int], object]) -> None:
-        number = self._conversation
-        if number is not None:
-            self._write(lambda store: write(store, number))
+    def _read_title(self, store: ConversationStore, place: Place) -> None:
+        title = store.title(place.number)
+        if place is self._place:
+            self.title = title
 
-    def _write(self, write: Callable[[ConversationStore], object]) -> None:
-        if self.store is None:
-            return
-        try:
-            write(self.store)
-        except ConversationError as error:
-            if not self._complained:
-                self._tell(Notice("warning", f"{error} The chat goes on without being saved."))
-            self._complained = True
-        else:
-            self._complained = False
+
+def _new_conversation(system: str, spec: PairSpec, settings: Mapping[str, Any]) -> _Write:
+    def write(store: ConversationStore, place: Place) -> None:
+        place.id = store.create(system, spec, settings)
+
+    return write
+
+
+def _new_message(message: Place, role: Role, text: str) -> _Write:
+    def write(store: ConversationStore, place: Place) -> None:
+        message.id = store.add_message(place.number, role, text)
+
+    return write
 
 
 def _plain(stats: Stats) -> dict[str, Any]:

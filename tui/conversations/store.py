@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import platformdirs
 
@@ -38,14 +38,19 @@ from tui.conversations.tables import (
     base_of,
     load_conversation,
     pieces_of,
-    save_pieces,
+    save_piece,
     setup_id,
     streaming,
     summary_of,
 )
 from tui.conversations.word_index import SHIFT, WordIndex
 
-_GONE: Final = "This conversation was deleted meanwhile, so nothing more of it is saved."
+
+class DeletedError(ConversationError):
+    """What was to be gone on with is no longer there; trying again is in vain."""
+
+    def __init__(self) -> None:
+        super().__init__("This conversation was deleted meanwhile, so nothing more of it is saved.")
 
 
 def default_path() -> Path:
@@ -56,14 +61,12 @@ def default_path() -> Path:
 class ConversationStore:
     """Conversations in a file; every method raises ConversationError where it cannot do its work.
 
-    Any thread may use it, and several programs may use the file (see Database). What could not be
-    saved of an answer is kept, and saved with the next flush that can be, so no text has holes.
+    Any thread may use it, and several programs may use the file (see Database).
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self._database = Database(path or default_path(), APPLICATION_ID, MIGRATIONS)
-        # The answers that are being given here, each with the flushes that are not in the file yet.
-        self._unsaved: dict[int, list[tuple[str, bytes]]] = {}
+        self._streaming: set[int] = set()  # the answers that are being given here
         try:
             self._words = WordIndex(self._database)
         except BaseException:
@@ -97,7 +100,7 @@ class ConversationStore:
                 "SELECT last_number + 1, setup FROM conversations WHERE id = ?", (conversation,)
             ).fetchone()
             if row is None:
-                raise ConversationError(_GONE)
+                raise DeletedError
             number, setup = row
             message: int = conversation << SHIFT | number
             db.execute(
@@ -122,17 +125,14 @@ class ConversationStore:
                 self._words.add(db, message, text)
             self._update_title(db, conversation)
         if streams:
-            self._unsaved[message] = []
+            self._streaming.add(message)
         return message
 
     def append(self, message: int, text: str, token_ids: Sequence[int]) -> None:
         """What a flush brought of an answer; it is in the file when this returns."""
-        unsaved = self._unsaved.setdefault(message, [])
-        unsaved.append((storable(text), pack_ids(token_ids)))
         with self._database.write() as db:
             self._check_exists(db, message)
-            save_pieces(db, message, unsaved)
-        unsaved.clear()
+            save_piece(db, message, storable(text), pack_ids(token_ids))
 
     def finish(
         self, message: int, *, reason: str, stats: Mapping[str, Any], prompt_ids: Sequence[int]
@@ -140,7 +140,6 @@ class ConversationStore:
         """An answer to the prompt `prompt_ids` has ended."""
         with self._database.write() as db:
             self._check_exists(db, message)
-            save_pieces(db, message, self._unsaved.get(message, ()))
             self._put_together(db, message, reason)
             base, shared = base_of(db, message, prompt_ids)
             db.execute(
@@ -154,14 +153,13 @@ class ConversationStore:
                 ),
             )
             db.execute("UPDATE conversations SET updated = ? WHERE id = ?", (time.time(), message >> SHIFT))
-        self._unsaved.pop(message, None)
+        self._streaming.discard(message)
 
-    def truncate(self, conversation: int, num_messages: int) -> None:
-        """Keep the first messages only."""
+    def remove(self, conversation: int, messages: Collection[int]) -> None:
+        """Take these messages out, whatever another window has added or removed beside them."""
         with self._database.write() as db:
-            cut = self._cut(db, conversation, num_messages)
+            self._remove(db, messages)
             self._update_title(db, conversation)
-        self._forget(cut)
 
     # -- what there is
 
@@ -187,13 +185,21 @@ class ConversationStore:
     def load(self, conversation: int) -> Conversation:
         """A whole conversation; an answer whose end nobody wrote is then marked as interrupted."""
         with self._database.read() as db:
-            abandoned = {answer for answer in streaming(db, conversation) if answer not in self._unsaved}
+            abandoned = streaming(db, conversation) - self._streaming
         if abandoned:
             with self._database.write() as db:
                 for message in streaming(db, conversation) & abandoned:
                     self._put_together(db, message, INTERRUPTED)
         with self._database.read() as db:
             return load_conversation(db, conversation)
+
+    def title(self, conversation: int) -> str:
+        with self._database.read() as db:
+            row = db.execute("SELECT title FROM conversations WHERE id = ?", (conversation,)).fetchone()
+        if row is None:
+            raise DeletedError
+        title: str = row[0]
+        return title
 
     # -- changes
 
@@ -210,10 +216,10 @@ class ConversationStore:
     def delete(self, conversation: int) -> None:
         """Forget it; it may be gone already."""
         with self._database.write() as db:
-            cut = self._cut(db, conversation, 0)
+            rows = db.execute("SELECT id FROM messages WHERE conversation = ?", (conversation,)).fetchall()
+            self._remove(db, [message for (message,) in rows])
             self._set_title(db, conversation, "")
             db.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
-        self._forget(cut)
 
     def set_system(self, conversation: int, system: str) -> None:
         with self._database.write() as db:
@@ -237,30 +243,22 @@ class ConversationStore:
                 (conversation,),
             ).fetchone()
             if row is None:
-                raise ConversationError(_GONE)
+                raise DeletedError
             setup = setup_id(db, models or row[0], settings or row[1])
             db.execute("UPDATE conversations SET setup = ? WHERE id = ?", (setup, conversation))
 
     def _check_exists(self, db: sqlite3.Connection, message: int) -> None:
         if db.execute("SELECT 1 FROM messages WHERE id = ?", (message,)).fetchone() is None:
-            self._unsaved.pop(message, None)
-            raise ConversationError(_GONE)
+            self._streaming.discard(message)
+            raise DeletedError
 
-    def _cut(self, db: sqlite3.Connection, conversation: int, num_messages: int) -> Sequence[int]:
-        """Delete all but the first messages; returns which ones."""
-        rows = db.execute(
-            "SELECT id, text, reason FROM messages WHERE conversation = ? ORDER BY id LIMIT -1 OFFSET ?",
-            (conversation, num_messages),
-        ).fetchall()
-        for message, text, reason in rows:
-            if reason is not None:
-                self._words.remove(db, message, text)
-            db.execute("DELETE FROM messages WHERE id = ?", (message,))
-        return [message for message, _, _ in rows]
-
-    def _forget(self, messages: Iterable[int]) -> None:
+    def _remove(self, db: sqlite3.Connection, messages: Collection[int]) -> None:
         for message in messages:
-            self._unsaved.pop(message, None)
+            row = db.execute("SELECT text, reason FROM messages WHERE id = ?", (message,)).fetchone()
+            if row is not None and row[1] is not None:
+                self._words.remove(db, message, row[0])
+            db.execute("DELETE FROM messages WHERE id = ?", (message,))
+        self._streaming.difference_update(messages)
 
     def _put_together(self, db: sqlite3.Connection, message: int, reason: str) -> None:
         """Make one text of an answer's pieces, and let it be found."""

@@ -81,11 +81,8 @@ def setup_id(db: sqlite3.Connection, models: str, settings: str) -> int:
     return int(row[0])
 
 
-def save_pieces(db: sqlite3.Connection, message: int, pieces: Sequence[tuple[str, bytes]]) -> None:
-    db.executemany(
-        "INSERT INTO pieces (message, text, token_ids) VALUES (?, ?, ?)",
-        [(message, text, ids) for text, ids in pieces],
-    )
+def save_piece(db: sqlite3.Connection, message: int, text: str, ids: bytes) -> None:
+    db.execute("INSERT INTO pieces (message, text, token_ids) VALUES (?, ?, ?)", (message, text, ids))
 
 
 def pieces_of(db: sqlite3.Connection, message: int) -> tuple[str, bytes]:
@@ -117,14 +114,20 @@ class _Ids:
 
 
 def known_ids(db: sqlite3.Connection, conversation: int) -> dict[int, _Ids]:
-    """The ids of each answer that has ended, by message."""
+    """The ids of each answer that has ended, by message.
+
+    Two windows may go on from one answer, and one of them take it back: what goes on from it is
+    still a message then, but no longer one whose ids are known.
+    """
     known: dict[int, _Ids] = {}
     for message, base, shared, rest, answer in db.execute(
         "SELECT id, base, shared, prompt_ids, token_ids FROM messages"
         " WHERE conversation = ? AND prompt_ids IS NOT NULL ORDER BY id",
         (conversation,),
     ):
-        begin = () if base is None else known[base].all[:shared]
+        if shared and base not in known:
+            continue
+        begin = known[base].all[:shared] if shared else ()
         known[message] = _Ids((*begin, *unpack_ids(rest)), unpack_ids(answer))
     return known
 
@@ -140,9 +143,12 @@ def base_of(db: sqlite3.Connection, message: int, prompt_ids: Sequence[int]) -> 
     steps = []
     earlier = base
     while earlier is not None:
-        earlier, *step = db.execute(
+        row = db.execute(
             "SELECT base, shared, prompt_ids, token_ids FROM messages WHERE id = ?", (earlier,)
         ).fetchone()
+        if row is None:
+            return None, 0
+        earlier, *step = row
         steps.append(step)
     known: list[int] = []
     for shared, rest, answer in reversed(steps):

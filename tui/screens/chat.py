@@ -37,7 +37,7 @@ from tui.chat.settings import ChatSettings
 from tui.chat.start import missing_models
 from tui.chat.states import State, words
 from tui.chat.transcript import Transcript
-from tui.commands import BY_NAME, COMMANDS, FOOTER, message_of, parse
+from tui.commands import BY_NAME, COMMANDS, FOOTER, message_of, parse, prompt_of
 from tui.conversations.record import Record
 from tui.conversations.store import ConversationStore
 from tui.guard import guarded
@@ -114,6 +114,7 @@ class ChatScreen(Screen[None]):
     def on_unmount(self) -> None:
         self.engine.close()
         self.session.tracing.end()
+        self.session.record.drain()
 
     # -- parts
 
@@ -237,7 +238,8 @@ class ChatScreen(Screen[None]):
             call = parse(text)
             if call is not None:
                 self.clear_prompt()
-                self.actions.run(call.command, call.argument)
+                if not self.actions.run(call.command, call.argument):
+                    self.prompt.put(text)
             elif self.session.info is None and self.session.state.name in ("loading", "crashed"):
                 self._send_when_loaded = True
                 self.tell(Notice("info", "This is sent as soon as the models are loaded."))
@@ -409,6 +411,7 @@ class ChatScreen(Screen[None]):
             self.rendered.changed(block, span)
 
     def take_back(self, text: str) -> None:
+        text = prompt_of(text)
         if self.prompt.text.strip():
             self.prompt.remember(text)
             where = f"{self.key('recall')} brings your message back"
