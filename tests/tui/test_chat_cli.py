@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import io
 import os
 import pty
 import subprocess
@@ -119,7 +120,7 @@ def test_no_arguments_on_a_terminal_are_the_chat(monkeypatch: pytest.MonkeyPatch
     def chat() -> None:
         called.append("chat")
 
-    class Terminal:
+    class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
 
