@@ -207,7 +207,7 @@ def judgements(new: dict[str, Any], runs: Sequence[measure.Run]) -> list[require
         draft = (told["draft"] or {}).get("file", "nothing")
         print(f"\n{told['target']['file']} drafted by {draft}, temperature {told['temperature']:g}:")
         judged = list(requirements.judge_run([*told["summary"], *told["best"]], run.arms, run.categories))
-        print("\n".join(map(str, judged)) or "No line holds for these arms.")
+        print("\n".join(map(str, judged)) or "Nothing can be judged: no line is about these arms.")
         found += judged
     return found
 
@@ -243,10 +243,8 @@ def main() -> None:
     sum_up(new, runs)
     save()
     print(report.markdown(new))
-    if options.require:
-        judged = judgements(new, runs)
-        if not judged or not all(one.met for one in judged):
-            sys.exit(1)
+    if options.require and not requirements.all_met(judgements(new, runs)):
+        sys.exit(1)
 
 
 def say(text: str) -> None:

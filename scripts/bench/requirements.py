@@ -48,6 +48,11 @@ def judge(name: str, line: float, ratio: float | None, low: float | None, high: 
     return Judgement(f"{name}: {ratio:.3f} ({low:.3f} to {high:.3f}), at least {line:g} wanted", high >= line)
 
 
+def all_met(judged: Sequence[Judgement]) -> bool:
+    """Whether every cell meets its line; not if there is none."""
+    return bool(judged) and all(one.met for one in judged)
+
+
 def judge_run(
     rows: Sequence[Mapping[str, Any]],
     arms: Sequence[str],

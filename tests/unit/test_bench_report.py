@@ -288,6 +288,13 @@ def test_only_what_took_part_is_held_against(arms: list[str], held_against: set[
     assert all(one.met is not None for one in judged)
 
 
+def test_lines_are_met_when_there_are_some_and_every_cell_meets_its_own() -> None:
+    cells = {met: requirements.Judgement("", met) for met in (True, False, None)}
+    assert requirements.all_met([cells[True], cells[True]])
+    for unmet in ([], [cells[True], cells[False]], [cells[True], cells[None]]):
+        assert not requirements.all_met(unmet)
+
+
 def test_the_report_shows_both_ratios_with_their_intervals_and_which_was_best() -> None:
     run = speeds(FIVE, [A, C])
     told = {

@@ -219,7 +219,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     script = f"'{sys.executable}' -m edge_spec.cli config show; echo $? >&2"
     with subprocess.Popen(
         ["bash", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""},
     ) as process:  # fmt: skip
         assert process.stdout is not None
         process.stdout.close()
@@ -255,7 +255,7 @@ def test_a_disk_that_is_full_behind_stdout_is_one_sentence_and_exit_2(args: list
     with FULL.open("w") as full:
         result = subprocess.run(
             [sys.executable, *what], stdout=full, stderr=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""},
         )  # fmt: skip
     assert (result.returncode, result.stderr) == (
         2,

@@ -8,6 +8,8 @@ import psutil
 import pytest
 
 from edge_spec import limits
+from edge_spec.llama.model import default_threads
+from edge_spec.models.memory import make_machine
 
 GB = 1_000_000_000
 
@@ -76,3 +78,12 @@ def test_the_limits_of_version_1_count_where_the_path_is_the_hosts(cgroup: Path)
     write(cgroup / "cpu", cpu__cfs_quota_us=300000, cpu__cfs_period_us=100000)
     assert limits.usable_memory() == (4 * GB, 3 * GB)
     assert limits.usable_cores() == 3
+
+
+def test_memory_plans_and_threads_follow_the_limits(cgroup: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: 32 if logical else 16)
+    assert default_threads() == 16
+    assert (make_machine((), ()).total, make_machine((), ()).available) == (64 * GB, 60 * GB)
+    write(cgroup / "outer", memory__max=4 * GB, memory__current=GB, cpu__max="250000 100000")
+    assert default_threads() == 2
+    assert (make_machine((), ()).total, make_machine((), ()).available) == (4 * GB, 3 * GB)
