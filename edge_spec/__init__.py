@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         ForgeStep,
         forge_draft,
     )
+    from edge_spec.forge.running import running_options
     from edge_spec.host import EngineHost
     from edge_spec.host_wire import ChatRequest, Loading, PairInfo, PairSpec
     from edge_spec.models.job import disk_usage
@@ -182,6 +183,7 @@ _HOME = {
     "preview_pull": "models.library",
     "pull_models": "models.library",
     "resolve_settings": "settings",
+    "running_options": "forge.running",
     "save_settings": "settings_file",
     "size_text": "sizes",
     "store_path": "models.store",
@@ -277,6 +279,7 @@ __all__ = [
     "preview_pull",
     "pull_models",
     "resolve_settings",
+    "running_options",
     "save_settings",
     "size_text",
     "store_path",

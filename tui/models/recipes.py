@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from edge_spec import ForgeRequest, ForgeResult, ForgeStep, size_text
+from edge_spec import ForgeRequest, ForgeResult, ForgeStep, running_options, size_text
 
 Value = str | int | None
 
@@ -33,7 +33,6 @@ LAYERS: Final[tuple[tuple[Value, str], ...]] = (
     (None, "without those whose absence pays (takes longest)"),
     *((number, f"without {number}") for number in (1, 2, 4, 6, 8)),
 )
-_RUNNING: Final = ("threads", "threads_batch", "gpu_layers", "draft_gpu_layers", "device", "draft_device")
 _ROWS: Final = (("Weights", WEIGHTS), ("Vocabulary", TOKENS), ("Layers", LAYERS))
 
 
@@ -65,8 +64,8 @@ class RecipeForm:
         """What is to be made, measured as it will run with the `options` of `load_pair`."""
         kind, tokens, layers = (values[i][0] for (_, values), i in zip(_ROWS, self.chosen, strict=True))
         assert isinstance(kind, str) and not isinstance(tokens, str) and not isinstance(layers, str)
-        running = {name: options[name] for name in _RUNNING if name in options}
-        return ForgeRequest(target, None if self.itself else draft, kind, tokens, layers, **running)
+        drafted = None if self.itself else draft
+        return ForgeRequest(target, drafted, kind, tokens, layers, **running_options(options))
 
 
 def steps_table(steps: Sequence[ForgeStep], *, over: bool) -> list[tuple[str, bool]]:
