@@ -53,7 +53,7 @@ def _cgroups(controller: str) -> Iterator[Path]:
     In a container the path may be the host's, which is not there: its own limits are at the root.
     """
     try:
-        lines = _OWN.read_text(encoding="utf-8").splitlines()
+        lines = _OWN.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return
     for line in lines:

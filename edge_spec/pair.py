@@ -181,6 +181,7 @@ class Pair:
 
     def cancel(self) -> None:
         """Stop the running generation; it ends with reason "cancelled", its text kept."""
+        self._calibrator.forbid_skip()
         self._cancel.set()
 
     def skip_calibration(self) -> None:

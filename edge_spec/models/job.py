@@ -37,7 +37,7 @@ class Usage(NamedTuple):
 def disk_usage(path: Path) -> Usage:
     """Space on the disk that `path` is on, or will be on once it is created."""
     for place in (path, *path.parents):
-        with suppress(FileNotFoundError, NotADirectoryError):
+        with suppress(OSError):
             return Usage(*shutil.disk_usage(place))
     return Usage(*shutil.disk_usage(path))
 

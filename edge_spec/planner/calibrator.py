@@ -46,16 +46,21 @@ class Calibrator:
         yield Notice("info", f"Measuring what decodes cost here{again}; this takes some seconds.")
         calibration = Calibration(self._target, self._draft)
         self._skip = "possible"
+        finished = False
         try:
             for fraction in calibration.steps():
                 yield Calibrating(fraction)
+            finished = True
         except Cancelled:
-            if self._was_skipped():
+            pass
+        finally:
+            skipped = self._was_skipped()
+        if not finished:
+            if skipped:
                 self.knowledge = known
                 how = "decoded plainly" if known is None else "planned by what was measured before"
                 yield Notice("info", f"Measuring was skipped: this answer is {how}.")
             return
-        self._was_skipped()  # too late
         self.knowledge = calibration.knowledge
         if known is not None:
             self.knowledge.restore(known.state())
@@ -68,6 +73,10 @@ class Calibrator:
             if self._skip == "possible":
                 self._skip = "asked"
                 self._cancel.set()
+
+    def forbid_skip(self) -> None:
+        """The whole generation is cancelled, which a skip must not undo. Fit for signal handlers."""
+        self._skip = "impossible"
 
     def _was_skipped(self) -> bool:
         """Whether `skip` was called, which it can be no longer."""

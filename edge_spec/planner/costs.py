@@ -45,6 +45,7 @@ class RowCosts:
         self.least_rows = 1
         self._lasting = 1.0
         self._num_observed = 0
+        self._widest = max(measured)
         self._cells: list[dict[int, float]] = [dict(measured)] + [{} for _ in DEPTHS[1:]]
         self._tables = [self._table(depth) for depth in range(len(DEPTHS))]
 
@@ -65,6 +66,10 @@ class RowCosts:
     def observe(self, num_rows: int, num_cells: int, seconds: float) -> None:
         """A decode took so long."""
         num_rows, depth = max(num_rows, self.least_rows), _depth(num_cells)
+        if num_rows > self._widest and not any(num_rows in cells for cells in self._cells[: depth + 1]):
+            # Only guessed at so far, so it says nothing of the machine's speed.
+            self._learn(depth, num_rows, seconds / self.slowdown)
+            return
         before = self._steady(num_rows, depth)
         surprise = min(max(seconds / (self.slowdown * before), 1 / _MOST_SURPRISE), _MOST_SURPRISE)
         slowdown = self.slowdown
@@ -74,7 +79,10 @@ class RowCosts:
             self._num_observed += 1
         # A sudden change is the machine's, not this width's.
         left = min(max(surprise * slowdown / self.slowdown, 1 - _MOST_DRIFT), 1 + _MOST_DRIFT)
-        self._cells[depth][num_rows] = before * (1 + _CELL_WEIGHT * (left - 1))
+        self._learn(depth, num_rows, before * (1 + _CELL_WEIGHT * (left - 1)))
+
+    def _learn(self, depth: int, num_rows: int, seconds: float) -> None:
+        self._cells[depth][num_rows] = seconds
         for deeper in range(depth, len(DEPTHS)):
             self._correct(deeper, num_rows)
 

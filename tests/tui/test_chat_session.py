@@ -26,6 +26,7 @@ from tests.tui.fake_host import SPEC, End, FakeHost, Part, Reading, Script, pair
 from tui.chat.session import ChatSession
 from tui.chat.settings import ChatSettings
 from tui.chat.transcript import Transcript
+from tui.conversations.database import ConversationError
 from tui.conversations.export import export_markdown
 from tui.conversations.record import Record
 from tui.conversations.store import ConversationStore
@@ -635,7 +636,36 @@ def test_what_another_window_deleted_holds_nothing_up(chat: Chat, store: Convers
     chat.ask("Hi", *plain("c"))
     assert [text for _, text, _ in saved(chat)] == ["Hi", "c"]
     (notice,) = chat.view.notices
-    assert notice.text.startswith("This conversation was deleted meanwhile, so nothing more of it is saved.")
+    assert notice.text.startswith("This answer was removed meanwhile in another window")
+
+
+def test_going_on_in_a_conversation_that_another_window_deleted_is_warned_of_once(
+    chat: Chat, store: ConversationStore
+) -> None:
+    chat.ask("Gone", *plain("a"))
+    store.delete(store.list()[0].id)
+    for question in ("Hi", "Ho"):
+        chat.ask(question, *plain("b", "c"))
+    assert [notice.level for notice in chat.view.notices] == ["warning"] and store.list() == []
+
+
+@pytest.mark.parametrize("error", [ConversationError("The file is damaged."), RuntimeError("a bug of ours")])
+def test_what_can_never_be_written_stands_in_no_others_way(
+    chat: Chat, store: ConversationStore, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    chat.ask("Hi", *plain("a"))
+    monkeypatch.setattr(store, "remove", refuse)
+    if isinstance(error, ConversationError):
+        assert chat.session.edit() == "Hi" and len(chat.view.notices) == 1
+    else:
+        with pytest.raises(RuntimeError):
+            chat.session.edit()
+    chat.session.begin()
+    chat.ask("Ho", *plain("b"))
+    assert [text for _, text, _ in saved(chat)] == ["Ho", "b"]
 
 
 def test_a_conversation_that_is_deleted_here_is_not_written_any_more(
@@ -767,6 +797,16 @@ def test_notices_of_loading_are_told_once(script: Script, store: ConversationSto
     chat.session.loaded(pair_info(SPEC, notice), chat.host.piece)
     chat.ask("Hi", notice, other, *plain("a"))
     assert chat.view.notices == [notice, other]
+
+
+def test_an_answer_that_could_not_be_drafted_for_says_why(chat: Chat) -> None:
+    chat.ask("Hi", *plain("a"))
+    assert chat.session.speculation.on
+    fold = chat.session.fold
+    assert fold is not None
+    fold.stats.state, fold.stats.reason = "off", "what drafting costs here was not measured"
+    speculation = chat.session.speculation
+    assert (speculation.on, speculation.reason) == (False, "what drafting costs here was not measured")
 
 
 def test_speculation_is_off_for_a_reason(chat: Chat) -> None:

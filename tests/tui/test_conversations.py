@@ -626,13 +626,13 @@ def test_what_another_window_deleted_is_said_to_be_gone(
     conversation = begin(store)
     message = store.add_message(conversation, "assistant", "")
     second.delete(conversation)
-    for write in (
-        lambda: store.append(message, "x", [1]),
-        lambda: store.finish(message, reason="eog", stats={}, prompt_ids=()),
-        lambda: store.add_message(conversation, "user", "x"),
-        lambda: store.set_settings(conversation, {}),
+    for write, words in (
+        (lambda: store.append(message, "x", [1]), "answer was removed"),
+        (lambda: store.finish(message, reason="eog", stats={}, prompt_ids=()), "answer was removed"),
+        (lambda: store.add_message(conversation, "user", "x"), "conversation was deleted"),
+        (lambda: store.set_settings(conversation, {}), "conversation was deleted"),
     ):
-        with pytest.raises(ConversationError, match=r"^This conversation was deleted meanwhile, so nothing"):
+        with pytest.raises(ConversationError, match=f"^This {words} meanwhile"):
             write()
     assert store.list() == []
 

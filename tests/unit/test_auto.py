@@ -135,6 +135,15 @@ def test_one_slow_decode_is_passed_over_however_slow_the_machine_is():
     assert cache.length(0) == draft.length(0) == 0
 
 
+def test_a_width_that_was_only_guessed_at_says_nothing_of_the_machine():
+    costs = RowCosts({1: 1.0, 32: 4.0})
+    costs.observe(512, 100, 6.0)  # a tenth of what 32 rows would have made one think
+    assert costs(1) == 1.0 and costs(512) == pytest.approx(6.0)
+    for _ in range(20):
+        costs.observe(512, 100, 12.0)
+    assert costs(1) == pytest.approx(2.0, rel=0.1)
+
+
 def test_costs_that_nobody_observes_follow_those_of_the_same_machine():
     target, draft = RowCosts(STAIRS), RowCosts(STAIRS)
     for _ in range(40):

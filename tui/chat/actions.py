@@ -540,16 +540,18 @@ class Actions:
     def _load_named(self, spec: PairSpec) -> None:
         """Load what the user wrote; if it cannot be loaded, what is loaded stays."""
 
+        newest = self._screen.engine.newest_load
+
         async def judge() -> None:
             try:
                 problem = await asyncio.to_thread(problem_of, spec)  # it reads files
             except Exception as error:
                 report(self._screen.app, error)
                 return
-            if problem is None:
-                self._load(spec)
-            else:
+            if problem is not None:
                 self._screen.tell(Notice("warning", problem))
+            elif newest == self._screen.engine.newest_load:  # else another pair was chosen meanwhile
+                self._try(lambda: self._load(spec))
 
         self._screen.run_worker(judge(), group="judge", exclusive=True)
 

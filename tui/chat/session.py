@@ -101,6 +101,7 @@ class ChatSession:
         self.inspecting = False
         self.num_alternatives = 0
         self._view = view
+        self._asked_to_draft = False
         self._system_of_new: str | None = None  # for the next conversation, if it is another one
         self._replaced: Turn | None = None  # leaves the conversation when the new answer begins
         self._give_up: Callable[[], None] = self._take_back
@@ -153,6 +154,9 @@ class ChatSession:
             return Speculation(False, draft_max, "you turned it off")
         if stats is not None and stats.state == "auto-off":
             return Speculation(False, draft_max, stats.reason)
+        has_ended = self.fold is not None and self.fold.finished is not None
+        if stats is not None and has_ended and stats.state == "off" and self._asked_to_draft:
+            return Speculation(False, draft_max, stats.reason)  # such as where costs were not measured
         if self.fold is not None and self.fold.draft_reading is not None:
             done, total = self.fold.draft_reading
             return Speculation(True, draft_max, f"the draft has read {done} of {total} tokens")
@@ -455,6 +459,7 @@ class ChatSession:
         decoding = self.settings.effective
         self.fold = AnswerFold(turn.block, self._piece, decoding.stop)
         self._text = TextStream(self._piece, decoding.stop)
+        self._asked_to_draft = bool(decoding.draft_max)
         self._add(turn)
         self.state = State("reading")
         header = self.info.header

@@ -24,6 +24,10 @@ class ConversationError(UsageError):
     """Conversations cannot be read or written; a chat can go on without saving."""
 
 
+class UnavailableError(ConversationError):
+    """The file cannot be read or written now; it may be later, so trying again is worth it."""
+
+
 class Database:
     """A file in WAL mode, with two connections that any thread may use.
 
@@ -129,7 +133,8 @@ class Database:
         try:
             yield
         except sqlite3.Error as error:
-            raise ConversationError(_words(error, self.path)) from error
+            kind = UnavailableError if _code(error) in _MAY_PASS else ConversationError
+            raise kind(_words(error, self.path)) from error
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -172,6 +177,12 @@ def _code(error: sqlite3.Error) -> int | None:
 def _is_busy(error: sqlite3.Error) -> bool:
     return _code(error) == sqlite3.SQLITE_BUSY
 
+
+_MAY_PASS: Final = frozenset({
+    sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_PROTOCOL,
+})  # fmt: skip
 
 _WORDS: Final = {
     sqlite3.SQLITE_FULL: "the disk is full",

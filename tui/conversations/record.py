@@ -14,16 +14,20 @@ from typing import Any
 
 from edge_spec import Notice, PairSpec, Stats, UsageError
 from tui.chat.settings import ChatSettings
-from tui.conversations.database import ConversationError
+from tui.conversations.database import ConversationError, UnavailableError
 from tui.conversations.saved import Conversation, Role
 from tui.conversations.store import ConversationStore, DeletedError
 
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """A conversation or message in the store; `id` is None until it is written there."""
+    """A conversation or message in the store; `id` is None until it is written there.
+
+    Once it was `deleted` by somebody else, nothing more is written into it.
+    """
 
     id: int | None = None
+    deleted: bool = False
 
     @property
     def number(self) -> int:
@@ -83,6 +87,7 @@ class Record:
     def leave(self) -> None:
         """What comes next is another conversation."""
         self._place, self._answer, self.title = None, None, ""
+        self._complained = False
 
     def rename(self, title: str) -> None:
         """Raises UsageError while nothing is saved that could have a title."""
@@ -165,19 +170,27 @@ class Record:
         self._write(lambda store, place: store.set_system(place.number, system))
 
     def drain(self) -> None:
-        """Write what could not be written so far, as much of it as can be now."""
+        """Write what could not be written so far, as much of it as can be now.
+
+        What will never be possible is given up, so that it stands in no other's way.
+        """
         while self.store is not None and self._unwritten:
             place, write = self._unwritten[0]
             try:
-                write(self.store, place)
+                if not place.deleted:
+                    write(self.store, place)
             except ConversationError as error:
                 if not self._complained:
                     self._tell(Notice("warning", f"{error} The chat goes on without being saved."))
                 self._complained = True
-                if not isinstance(error, DeletedError):
+                place.deleted = isinstance(error, DeletedError)
+                if isinstance(error, UnavailableError):
                     return
+            except Exception:
+                self._unwritten.popleft()
+                raise
             else:
-                self._complained = False
+                self._complained = self._complained and place.deleted
             self._unwritten.popleft()
 
     # -- inside

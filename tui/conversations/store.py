@@ -53,6 +53,13 @@ class DeletedError(ConversationError):
         super().__init__("This conversation was deleted meanwhile, so nothing more of it is saved.")
 
 
+class RemovedError(ConversationError):
+    """An answer was cut away by another window, or with its conversation."""
+
+    def __init__(self) -> None:
+        super().__init__("This answer was removed meanwhile in another window, so no more of it is saved.")
+
+
 def default_path() -> Path:
     """The user's file of conversations, in the platform's folder for data."""
     return platformdirs.user_data_path("edge-spec") / "conversations.sqlite3"
@@ -250,7 +257,7 @@ class ConversationStore:
     def _check_exists(self, db: sqlite3.Connection, message: int) -> None:
         if db.execute("SELECT 1 FROM messages WHERE id = ?", (message,)).fetchone() is None:
             self._streaming.discard(message)
-            raise DeletedError
+            raise RemovedError
 
     def _remove(self, db: sqlite3.Connection, messages: Collection[int]) -> None:
         for message in messages:
