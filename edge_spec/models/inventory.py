@@ -141,7 +141,7 @@ class _Comparer:
         assert t is not None and d is not None
 
         def headers() -> list[Header]:
-            return [self._header(target, t.vocab.fingerprint), self._header(draft, _with_map(d))]
+            return [self._header(target, t.vocab.key), self._header(draft, d.vocab.key)]
 
         return judge(t, d, lambda: facts_cache.comparison(t.vocab, d.vocab, headers))
 
@@ -149,14 +149,6 @@ class _Comparer:
         if key not in self._headers:
             self._headers[key] = read_header(model.path)
         return self._headers[key]
-
-
-def _with_map(facts: ModelFacts) -> str:
-    return (
-        f"{facts.vocab.fingerprint} {facts.vocab.target_ids}"
-        if facts.vocab.target_ids
-        else facts.vocab.fingerprint
-    )
 
 
 def _found(file: FoundFile) -> FoundModel:
