@@ -161,12 +161,9 @@ def _found(file: FoundFile) -> FoundModel:
         problem = str(error)
     except OSError as error:
         problem = f"{file.path} cannot be read: {error.strerror or error}."
-    record, licence = None, None
-    if file.place == "store":
-        record = store.record_of(file.path)
-        licence = store.licence_of(file.path, record)
+    licence = store.licence_of(file.path, file.record) if file.place == "store" else None
     licence = licence or (facts.licence if facts is not None else None)
-    return FoundModel(file.name, file.path, file.place, size, licence, facts, problem, record)
+    return FoundModel(file.name, file.path, file.place, size, licence, facts, problem, file.record)
 
 
 def _same(one: Path, other: Path) -> bool:
