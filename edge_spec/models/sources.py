@@ -233,11 +233,10 @@ def _fetch_from(job: Job, hub: Hub, source: Source, sink: Path) -> str | None:
 def _read(source: PathSource) -> Iterator[bytes]:
     path = local_path(source.path)
     try:
-        file = path.open("rb")
+        with path.open("rb") as file:
+            yield from jobs.chunks_of(file)
     except OSError as error:
         raise SourceFailed(f"{path} cannot be read ({error.strerror or error})") from None
-    with file:
-        yield from jobs.chunks_of(file)
 
 
 def _failure(job: Job, failures: list[tuple[Source, Exception]]) -> FetchError:

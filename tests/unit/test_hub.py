@@ -238,6 +238,17 @@ def test_what_is_damaged_in_the_hubs_cache_is_fetched_from_the_hub(
     assert blob.read_bytes().endswith(b"?"), "the cache is not ours to write"
 
 
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that cannot be read")
+def test_what_cannot_be_read_of_the_hubs_cache_is_fetched_from_the_hub(
+    hub: FakeHub, folder: Path, tmp_path: Path
+) -> None:
+    blob = _cached(tmp_path, SMALL)
+    blob.unlink()
+    blob.symlink_to("/proc/self/mem")
+    (path,) = _get(REPO)
+    assert path.read_bytes() == SMALL and hub.ranges == [None]
+
+
 def test_damage_in_the_hubs_cache_is_told_when_the_hub_is_out_of_reach(
     hub: FakeHub, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
