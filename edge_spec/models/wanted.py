@@ -109,11 +109,11 @@ class Finder:
         wanted = []
         for number, file in enumerate(files, 1):
             called = label if len(files) == 1 else f"{label} ({number} of {len(files)})"
-            require_safe(file.name, str(file))
+            # Only what ends so is a model in the store; Ollama's files are called by their digest.
+            stored = file.name if file.suffix.lower() == ".gguf" else f"{file.name}.gguf"
+            require_safe(stored, str(file))
             size, sha256 = self._hash(file)
-            wanted.append(
-                WantedFile(called, file.name, size, sha256, (PathSource(str(file)),), replaces=False)
-            )
+            wanted.append(WantedFile(called, stored, size, sha256, (PathSource(str(file)),), replaces=False))
         return Wanted(name, label, tuple(wanted), None)
 
     def _require_no_revision(self, name: str) -> None:
