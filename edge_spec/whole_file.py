@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
-import tempfile
 from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes, *, durable: bool = False) -> None:
     """Put `content` at `path`, its folder made if need be; who may read a file that is there stays.
 
+    Who may read a new one is for the umask to say, since a store or a cache may be shared.
     What is `durable` is on the disk before the old file goes, for what nobody could make again after
     a power cut. Raises OSError, and then leaves nothing.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    temporary = path.with_name(f".new-{secrets.token_hex(8)}")
+    file = temporary.open("xb")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with file:
+            if path.exists():
+                shutil.copymode(path, temporary)
             file.write(content)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        if os.path.exists(path):
-            shutil.copymode(path, temporary)
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

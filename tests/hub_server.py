@@ -26,6 +26,7 @@ class FakeHub:
     files: dict[str, dict[str, bytes]] = field(default_factory=dict)
     """Repository to path to content."""
     commit: str = COMMIT
+    tags: set[str] = field(default_factory=set)
     licence: str = "apache-2.0"
     gated: set[str] = field(default_factory=set)
     token: str | None = None
@@ -106,7 +107,7 @@ class _Hub(_Handler):
     def _known(self, repo: str, revision: str) -> bool:
         if repo not in self.state.files:
             self.refuse(401, "RepoNotFound")
-        elif revision not in ("main", self.state.commit):
+        elif revision not in ("main", self.state.commit, *self.state.tags):
             self.refuse(404, "RevisionNotFound")
         else:
             return True
@@ -170,16 +171,17 @@ class _Store(_Handler):
         content = self.state.files[f"{user}/{repo}"][path]
         wanted = self.headers.get("Range")
         self.state.ranges.append(wanted)
-        start = 0
+        start, end = 0, len(content)
         if wanted is not None and self.state.takes_ranges:
-            start = int(wanted.removeprefix("bytes=").partition("-")[0])
+            first, _, last = wanted.removeprefix("bytes=").partition("-")
+            start, end = int(first), int(last) + 1 if last else end
             self.send_response(206)
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(content)}")
         else:
             self.send_response(200)
-        self.send_header("Content-Length", str(len(content) - start))
+        self.send_header("Content-Length", str(end - start))
         self.end_headers()
-        self._send(content[start:])
+        self._send(content[start:end])
 
     def _send(self, content: bytes) -> None:
         sent = 0

@@ -12,13 +12,14 @@ import itertools
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
 from edge_spec.models.names import file_stem, split_of
 from edge_spec.models.quants import label_of
-from edge_spec.models.store import names_of, store_path
+from edge_spec.models.records import Record
+from edge_spec.models.store import names_of, records_by_file, store_path
 from edge_spec.paths import user_path
 
 Place = Literal["store", "hub cache", "LM Studio", "Ollama", "llama.cpp"]
@@ -27,17 +28,23 @@ MAX_DEPTH: Final = 8
 MAX_ENTRIES: Final = 50_000
 """How much of one place is looked at: far more than anyone keeps, little enough to end soon."""
 
+_HUB_MODEL: Final = "models--"
+_NO_MODELS: Final = ("datasets--", "spaces--")
+"""What else lies in the hub's cache (huggingface_hub's `repo_folder_name`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
     """A GGUF and where it was found; `path` is the first part of a model in several.
 
-    `names` are what it answers to, the best first: it is unique among all that were found.
+    `names` are what it answers to, the best first: it is unique among all that were found. `record`
+    says where a file of our store was pulled from.
     """
 
     path: Path
     place: Place
     names: tuple[str, ...]
+    record: Record | None = None
 
     @property
     def name(self) -> str:
@@ -127,17 +134,22 @@ def _llama_cpp_folders() -> list[Path]:
 
 def _files(place: Place, roots: list[Path]) -> Iterator[FoundFile]:
     """The GGUFs of one place, sorted by path; of a split model its first part, or the first there is."""
+    records = records_by_file() if place == "store" else {}
     for root in roots:
         first: dict[Path, Path] = {}
         for path in sorted(_walk(root)):
             split = split_of(path.name)
             first.setdefault(path if split is None else path.with_name(split.name(1)), path)
         for path in first.values():
-            yield FoundFile(path, place, tuple(dict.fromkeys(_names(place, root, path))))
+            record = records.get(path)
+            yield FoundFile(path, place, tuple(dict.fromkeys(_names(place, root, path, record))), record)
 
 
 def _walk(root: Path) -> Iterator[Path]:
-    """Regular files below `root` whose names end in .gguf, hidden folders and unfinished files aside."""
+    """Regular files below `root` whose names end in .gguf, hidden folders and unfinished files aside.
+
+    Of the hub's cache only the snapshots of models are entered: a dataset may have any number of files.
+    """
     left = MAX_ENTRIES
     seen: set[tuple[int, int]] = set()
     waiting = [(root, 0)]
@@ -159,24 +171,25 @@ def _walk(root: Path) -> Iterator[Path]:
                     if entry.name.lower().endswith(".gguf"):
                         if entry.is_file():
                             yield path
-                    elif depth < MAX_DEPTH and entry.is_dir():
-                        waiting.append((path, depth + 1))
+                    elif depth < MAX_DEPTH and not entry.name.startswith(_NO_MODELS) and entry.is_dir():
+                        inner = "snapshots" if entry.name.startswith(_HUB_MODEL) else ""
+                        waiting.append((path / inner, depth + 1))
         except OSError:
             continue  # not there, not ours to read, or a link to itself
 
 
-def _names(place: Place, root: Path, path: Path) -> Iterator[str]:
+def _names(place: Place, root: Path, path: Path, record: Record | None) -> Iterator[str]:
     """What a file answers to: by its own name, and by the repository that it is from."""
     stem = file_stem(path.name)
     parts = path.relative_to(root).parts
     if place == "store":
-        yield from names_of(path)
+        yield from names_of(path, record)
     elif place == "llama.cpp" and "-GGUF_" in stem:
         yield stem.rpartition("-GGUF_")[2]  # USER_REPO-GGUF_FILE
     yield stem
     repo = ""
-    if parts[0].startswith("models--"):
-        repo = parts[0].removeprefix("models--").replace("--", "/")
+    if parts[0].startswith(_HUB_MODEL):
+        repo = parts[0].removeprefix(_HUB_MODEL).replace("--", "/")
     elif place == "LM Studio" and len(parts) > 2:
         repo = "/".join(parts[:2])
     if repo:
@@ -191,4 +204,4 @@ def _with_own_name(file: FoundFile, taken: set[str]) -> FoundFile:
     if own is None:
         own = str(file.path)
     taken.add(own)
-    return FoundFile(file.path, file.place, tuple(dict.fromkeys((own, *file.names))))
+    return replace(file, names=tuple(dict.fromkeys((own, *file.names))))

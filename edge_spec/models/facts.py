@@ -32,7 +32,8 @@ class EndToken:
 
 @dataclass(frozen=True, slots=True)
 class VocabFacts:
-    """A vocabulary in brief; `fingerprint` is a hash of all its texts, `title` the tokenizer in words.
+    """A vocabulary in brief; `fingerprint` is a hash of all its texts, `ordinary` one of which of them
+    can stand in ordinary text, `title` the tokenizer in words.
 
     `has_texts` is False for a file that only says how many tokens there are. `target_ids` is a
     hash of a trimmed draft's list, None for a whole vocabulary; `num_target` is the least number
@@ -54,6 +55,12 @@ class VocabFacts:
     target_ids: str | None
     num_target: int
     map_problem: str | None
+    ordinary: str
+
+    @property
+    def key(self) -> str:
+        """All that comparisons with this vocabulary depend on."""
+        return " ".join((self.fingerprint, self.ordinary, self.target_ids or ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +173,7 @@ def _vocab_facts(header: Header) -> VocabFacts:
         target_ids=None if ids is None else _hash(ids.tobytes()),
         num_target=0 if ids is None or not len(ids) else int(ids[-1]) + 1,
         map_problem=problem,
+        ordinary=_hash(vocab.ordinary().tobytes()),
     )
 
 

@@ -3,7 +3,7 @@
 Each is a file of its own, put in place in one step, so that writers at the same time never harm
 one another. A file holds the hash of its text: what is damaged, foreign or of another version
 counts as not there. Facts are of a path, sizes and modification times; a comparison is of two
-vocabularies by their fingerprints, so it never gets old.
+vocabularies by hashes of all that it depends on, so it never gets old.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from edge_spec.models.facts import ModelFacts, VocabFacts, facts_of, target_ids_
 from edge_spec.models.header import Header, read_header
 from edge_spec.whole_file import write_whole
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Raised whenever facts are told otherwise than before; what has another number is not read."""
 
 MAX_ENTRIES: Final = 4096
@@ -65,7 +65,7 @@ def facts_and_header(path: Path) -> tuple[ModelFacts, Header | None]:
 
 def comparison(target: VocabFacts, draft: VocabFacts, headers: Callable[[], list[Header]]) -> VocabComparison:
     """The comparison of two vocabularies, remembered; `headers` gives both if it is not."""
-    key = " ".join((target.fingerprint, draft.fingerprint, draft.target_ids or ""))
+    key = f"{target.key} {draft.key}"
     entry = _entry("vocabularies", key)
     known = _read(entry)
     if known is not None and known.get("key") == key:

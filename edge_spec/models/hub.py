@@ -40,7 +40,8 @@ class Repo:
 
 
 class _CacheMismatchError(HashMismatchError):
-    """The hub's own cache here holds other bytes: damaged on this disk, or not the file that is meant."""
+    """The hub's own cache here holds other bytes, or unreadable ones: damaged on this disk, or not the
+    file that is meant."""
 
 
 @dataclass(slots=True)
@@ -114,7 +115,7 @@ class Hub:
         path = Path(str(answer["path"]))
         try:
             job.verify(path, source.label)
-        except HashMismatchError as error:
+        except (HashMismatchError, SourceFailed) as error:
             if answer["cached"]:
                 raise _CacheMismatchError(str(error)) from None
             part.unlink(missing_ok=True)

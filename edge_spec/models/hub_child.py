@@ -64,6 +64,8 @@ def main() -> None:
         _fail(f"it has no {repo}, or wants a log-in for it: run `hf auth login`")
     except errors.EntryNotFoundError:
         _fail(f"it has no {request['file']} in {repo}")
+    except errors.HFValidationError as error:
+        _fail(f"it takes no such name ({error})")
     except errors.HfHubHTTPError as error:
         status = error.response.status_code
         if status == 401:
@@ -170,13 +172,14 @@ def _get(request: dict[str, Any]) -> None:
         done = output.tell()
         if found.size is not None and done > found.size:
             output.truncate(done := 0)
-        http_get(
-            hf_hub_url(repo, file, revision=commit),
-            output,
-            resume_size=done,
-            headers=build_hf_headers(headers={"Accept-Encoding": "identity"}),
-            expected_size=found.size,
-        )
+        url = hf_hub_url(repo, file, revision=commit)
+        headers = build_hf_headers(headers={"Accept-Encoding": "identity"})
+        most = constants.MAX_HTTP_DOWNLOAD_SIZE  # in one answer, since the hub's CDN gives no more
+        while found.size is not None and found.size - done > most:
+            piece = {"Range": f"bytes=0-{done + most - 1}"}  # the library puts the start in
+            http_get(url, output, resume_size=done, headers={**headers, **piece}, expected_size=done + most)
+            done += most
+        http_get(url, output, resume_size=done, headers=headers, expected_size=found.size)
     _say(path=str(part), cached=False)
 
 

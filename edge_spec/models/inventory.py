@@ -141,7 +141,7 @@ class _Comparer:
         assert t is not None and d is not None
 
         def headers() -> list[Header]:
-            return [self._header(target, t.vocab.fingerprint), self._header(draft, _with_map(d))]
+            return [self._header(target, t.vocab.key), self._header(draft, d.vocab.key)]
 
         return judge(t, d, lambda: facts_cache.comparison(t.vocab, d.vocab, headers))
 
@@ -149,14 +149,6 @@ class _Comparer:
         if key not in self._headers:
             self._headers[key] = read_header(model.path)
         return self._headers[key]
-
-
-def _with_map(facts: ModelFacts) -> str:
-    return (
-        f"{facts.vocab.fingerprint} {facts.vocab.target_ids}"
-        if facts.vocab.target_ids
-        else facts.vocab.fingerprint
-    )
 
 
 def _found(file: FoundFile) -> FoundModel:
@@ -169,12 +161,9 @@ def _found(file: FoundFile) -> FoundModel:
         problem = str(error)
     except OSError as error:
         problem = f"{file.path} cannot be read: {error.strerror or error}."
-    record, licence = None, None
-    if file.place == "store":
-        record = store.record_of(file.path)
-        licence = store.licence_of(file.path, record)
+    licence = store.licence_of(file.path, file.record) if file.place == "store" else None
     licence = licence or (facts.licence if facts is not None else None)
-    return FoundModel(file.name, file.path, file.place, size, licence, facts, problem, record)
+    return FoundModel(file.name, file.path, file.place, size, licence, facts, problem, file.record)
 
 
 def _same(one: Path, other: Path) -> bool:

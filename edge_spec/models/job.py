@@ -123,12 +123,15 @@ class Job:
             raise HashMismatchError(self.mismatch(source))
 
     def verify(self, path: Path, source: str) -> None:
-        """Check that `path` is the promised file. Raises HashMismatchError or Cancelled."""
+        """Check that `path` is the promised file. Raises HashMismatchError, SourceFailed or Cancelled."""
         digest = hashlib.sha256()
-        with path.open("rb") as file:
-            for chunk in chunks_of(file):
-                digest.update(chunk)
-                self.tell(source, self.entry.size)
+        try:
+            with path.open("rb") as file:
+                for chunk in chunks_of(file):
+                    digest.update(chunk)
+                    self.tell(source, self.entry.size)
+        except OSError as error:
+            raise SourceFailed(f"{path} cannot be read ({error.strerror or error})") from None
         if digest.hexdigest() != self.entry.sha256:
             raise HashMismatchError(self.mismatch(source))
 

@@ -12,7 +12,7 @@ DEFAULT_REVISION = "main"
 
 _PREFIX = re.compile(r"(?:https?://)?(?:hf\.co|(?:www\.)?huggingface\.co)/", re.IGNORECASE)
 _PART = r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_-])?"
-_REPO = re.compile(rf"{_PART}/{_PART}")
+_REPO = re.compile(r"(?!.*(--|\.\.))(\w|\w[\w.-]{0,94}\w)/(\w|\w[\w.-]{0,94}\w)(?<!\.git)", re.ASCII)
 _REF = re.compile(rf"(?P<repo>{_PART}/{_PART})(?::(?P<quant>.+))?", re.DOTALL)
 _SPLIT = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})\.gguf", re.DOTALL | re.ASCII)
 
@@ -47,8 +47,9 @@ def hub_ref(text: str) -> HubRef | None:
 
 
 def is_repo(text: str) -> bool:
-    """Whether this names a repository: user/name."""
-    return _REPO.fullmatch(text) is not None and ".." not in text
+    """Whether this names a repository, user/name, as the hub allows it (huggingface_hub's
+    `validate_repo_id`): not all that looks like one is."""
+    return _REPO.fullmatch(text) is not None
 
 
 def is_safe(name: str) -> bool:

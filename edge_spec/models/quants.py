@@ -48,11 +48,6 @@ class RepoModel:
     def size(self) -> int:
         return sum(file.size for file in self.files)
 
-    @property
-    def called(self) -> str:
-        """What to write behind the colon to get it, where no other has the label."""
-        return self.label or self.path
-
 
 def label_of(path: str) -> str | None:
     """The quantisation that a file's name says, else its folder's; in capitals.
@@ -86,6 +81,12 @@ def models_in(files: Iterable[RepoFile]) -> list[RepoModel]:
     return models
 
 
+def name_among(model: RepoModel, models: Iterable[RepoModel]) -> str:
+    """What to write behind the colon to get `model` of a repository's: its label, if that will do."""
+    alike = [other for other in models if other.label == model.label]
+    return model.label if model.label is not None and _in_one_form(alike) == [model] else model.path
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """The model that a name means, and why, where the name left it open."""
@@ -98,6 +99,7 @@ def choose(ref: HubRef, files: Sequence[RepoFile]) -> Choice:
     """The model of the repository that `ref` means; another one is never taken in its place.
 
     With a quantisation, or the name of a file, exactly that. Without: Q4_K_M, else the only model.
+    Of a model that is there both whole and split it is the whole one, unless a part is named.
     Raises SettingError with what there is.
     """
     models = models_in(files)
@@ -109,10 +111,11 @@ def choose(ref: HubRef, files: Sequence[RepoFile]) -> Choice:
             require_safe(unsafe[0], ref.repo)
         raise SettingError(f"{ref.repo} holds no GGUF model; repositories with GGUFs often end in -GGUF.")
     if ref.quant is None:
-        return _default(ref, models)
+        return _default(ref, _in_one_form(models))
     wanted = ref.quant.lower()
-    found = [model for model in models if wanted in _names(model)]
-    found = found or [model for model in models if model.label and model.label.lower() == wanted]
+    ranked = [(names.index(wanted), model) for model in models if wanted in (names := _names(model))]
+    best = min((rank for rank, _ in ranked), default=0)
+    found = _in_one_form([model for rank, model in ranked if rank == best])
     if len(found) == 1:
         return Choice(found[0], None)
     if found:
@@ -120,7 +123,17 @@ def choose(ref: HubRef, files: Sequence[RepoFile]) -> Choice:
             f"{ref.repo} has {len(found)} models of {ref.quant}: name one by its file, "
             f"{_example(ref, found)}."
         )
-    raise SettingError(f"{ref.repo} has no {ref.quant}; it has {_listing(models)}.")
+    raise SettingError(f"{ref.repo} has no {ref.quant}; it has {_listing(_in_one_form(models))}.")
+
+
+def _in_one_form(models: Sequence[RepoModel]) -> list[RepoModel]:
+    """These models without the parts of one that is there as a whole too: that is one upload twice."""
+    paths = {model.path for model in models}
+    return [
+        model
+        for model in models
+        if (split := split_of(model.path)) is None or f"{split.stem}.gguf" not in paths
+    ]
 
 
 def _default(ref: HubRef, models: list[RepoModel]) -> Choice:
@@ -129,7 +142,7 @@ def _default(ref: HubRef, models: list[RepoModel]) -> Choice:
         others = f", one of {len(models)}" if len(models) > 1 else ""
         return Choice(preferred[0], f"{PREFERRED}{others}, since none was named")
     if len(models) == 1:
-        return Choice(models[0], f"{models[0].called}, the only one")
+        return Choice(models[0], f"{name_among(models[0], models)}, the only one")
     if preferred:
         raise SettingError(
             f"{ref.repo} has {len(preferred)} models of {PREFERRED}: name one by its file, "
@@ -140,11 +153,13 @@ def _default(ref: HubRef, models: list[RepoModel]) -> Choice:
     )
 
 
-def _names(model: RepoModel) -> set[str]:
-    """What names exactly this file: its path, its name, and both without part number and ending."""
+def _names(model: RepoModel) -> list[str]:
+    """What names this model, the most exact first: path, file, either without part number and
+    ending, quantisation."""
     path = model.path.lower()
     name, stem = path.rpartition("/")[2], file_stem(model.path).lower()
-    return {path, name, stem, f"{stem}.gguf", path.removesuffix(".gguf")}
+    label = [model.label.lower()] if model.label else []
+    return [path, name, path.removesuffix(".gguf"), f"{stem}.gguf", stem, *label]
 
 
 def _example(ref: HubRef, models: list[RepoModel]) -> str:
@@ -153,11 +168,7 @@ def _example(ref: HubRef, models: list[RepoModel]) -> str:
 
 def _listing(models: list[RepoModel]) -> str:
     """Every model as it can be named, with its size."""
-    labels = [model.label for model in models]
-    return ", ".join(
-        f"{model.called if labels.count(model.label) == 1 else model.path} ({_size(model.size)})"
-        for model in models
-    )
+    return ", ".join(f"{name_among(model, models)} ({_size(model.size)})" for model in models)
 
 
 def _size(num_bytes: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from edge_spec.models.names import HubRef, file_stem, is_safe
 from edge_spec.whole_file import write_whole
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_OPTIONAL = ("repo", "commit", "quant", "licence", "revision")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,8 @@ class RecordFile:
 class Record:
     """A model that was pulled. `name` pulls it again; `source` says where it came from.
 
-    `repo` and `commit` are of the hub, `quant` the quantisation that its name there says;
-    `pulled` is the date in ISO form.
+    `repo` and `commit` are of the hub, `revision` the branch, tag or commit that was asked for, and
+    `quant` the quantisation that its name there says; `pulled` is the date in ISO form.
     """
 
     name: str
@@ -45,10 +47,15 @@ class Record:
     commit: str | None = None
     quant: str | None = None
     licence: str | None = None
+    revision: str | None = None
 
     @property
     def size(self) -> int:
         return sum(file.size for file in self.files)
+
+    def is_whole(self, folder: Path) -> bool:
+        """Whether all its files lie in the store `folder`; an interrupted pull leaves only some."""
+        return all(os.path.isfile(folder / file.file) for file in self.files)
 
     def means(self, ref: HubRef) -> bool:
         """Whether `ref` names this model: by its quantisation, by its file, or by neither."""
@@ -97,7 +104,7 @@ def _read(path: Path) -> Record | None:
     try:
         raw = json.loads(path.read_text("utf-8"))
         files = tuple(RecordFile(file["file"], file["size"], file["sha256"]) for file in raw["files"])
-        texts = {name: raw.get(name) for name in ("repo", "commit", "quant", "licence")}
+        texts = {name: raw.get(name) for name in _OPTIONAL}
         record = Record(raw["name"], files, raw["source"], raw["pulled"], **texts)
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
@@ -106,7 +113,7 @@ def _read(path: Path) -> Record | None:
 
 def _is_sound(record: Record) -> bool:
     texts: Iterable[object] = (record.name, record.source, record.pulled)
-    others: Iterable[object] = (record.repo, record.commit, record.quant, record.licence)
+    others: Iterable[object] = (getattr(record, name) for name in _OPTIONAL)
     return (
         bool(record.files)
         and all(isinstance(text, str) for text in texts)

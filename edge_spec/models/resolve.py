@@ -11,7 +11,7 @@ from edge_spec.models.catalogue import Entry, HubEntry, catalogue
 from edge_spec.models.discovery import find_file
 from edge_spec.models.names import HubRef, file_stem, hub_ref, is_safe, split_of
 from edge_spec.models.quants import PREFERRED
-from edge_spec.models.records import records_in
+from edge_spec.models.records import Record, records_in
 from edge_spec.models.store import gguf_files, store_path
 from edge_spec.paths import user_path
 
@@ -34,7 +34,7 @@ def resolve_model(ref: str | Path) -> Path:
         if os.path.isfile(candidate):  # unlike Path's, never an error
             return candidate
     found = find_file(text)
-    if found is not None:
+    if found is not None and (found.record is None or found.record.is_whole(store_path())):
         return found.path
     if entry is not None:
         raise ModelFileError(f"{text} is not in the store yet: run `edge-spec models pull {text}`.")
@@ -62,19 +62,20 @@ def is_missing(ref: str) -> bool:
 def _installed_entry(entry: Entry) -> Path | None:
     """The file of a catalogue entry, if it is in the store."""
     if isinstance(entry, HubEntry):
-        found = [record for record in records_in(store_path()) if record.means(entry.ref)]
-        paths = [store_path() / record.files[0].file for record in found]
-    else:
-        paths = [store_path() / entry.file]
-    return next((path for path in paths if os.path.isfile(path)), None)
+        return next((store_path() / record.files[0].file for record in _whole_ones(entry.ref)), None)
+    path = store_path() / entry.file
+    return path if os.path.isfile(path) else None
+
+
+def _whole_ones(ref: HubRef) -> list[Record]:
+    """The models of the hub that `ref` means and that were pulled to the end."""
+    folder = store_path()
+    return [record for record in records_in(folder) if record.means(ref) and record.is_whole(folder)]
 
 
 def _pulled(ref: HubRef) -> Path:
     """The first file of a model that was pulled from the hub. Raises ModelFileError."""
-    records = [
-        record for record in records_in(store_path())
-        if record.means(ref) and os.path.isfile(store_path() / record.files[0].file)
-    ]  # fmt: skip
+    records = _whole_ones(ref)
     if ref.quant is None and len(records) > 1:
         records = [record for record in records if record.quant == PREFERRED] or records
     if len(records) == 1:

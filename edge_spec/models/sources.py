@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -125,8 +126,10 @@ def fetch(
         what += f" and {len(missing) - 3} more files" if len(missing) > 3 else ""
         jobs.require_space(what, needed, folder, disk_usage)
     for wanted, files in zip(plan.wanted, todo, strict=True):
-        came = [_bring(job, plan.hub) for job in files if job in missing]
-        _record(wanted, folder, [one for one in came if one is not None])
+        for job in files:
+            if job in missing:
+                _bring(job, plan.hub, functools.partial(_record, wanted, folder))
+        _record_found(wanted, folder)
     return [folder / wanted.files[0].file for wanted in plan.wanted]
 
 
@@ -136,34 +139,34 @@ def _shifted(progress: PullProgress, wanted: Wanted, number: int) -> PullProgres
     return lambda _, source, done, _total: progress(wanted.label, source, before + done, wanted.size)
 
 
-def _bring(job: Job, hub: Hub) -> Fetched | None:
-    """Fetch one file under its lock; None when another pull has brought it meanwhile."""
+def _bring(job: Job, hub: Hub, record: Callable[[Fetched], None]) -> None:
+    """Fetch one file under its lock, unless another pull has brought it meanwhile."""
     with jobs.storage_errors(job.folder), jobs.only_one(job):
-        return None if _is_whole(job) else _fetch(job, hub)
+        if not _is_whole(job):
+            _fetch(job, hub, record)
 
 
-def _record(wanted: Wanted, folder: Path, came: list[Fetched]) -> None:
-    """Write down where a model came from; what was there already keeps the record it has."""
-    known = {record.name for record in records_in(folder)}
-    if not came and wanted.name in known:
-        return
-    source = came[0] if came else Fetched(IN_STORE, wanted.repo, wanted.commit)
+def _record(wanted: Wanted, folder: Path, came: Fetched) -> None:
+    """Write down where a model came from. Raises OSError."""
     record = Record(
         wanted.name,
         tuple(RecordFile(file.file, file.size, file.sha256) for file in wanted.files),
-        source.label,
+        came.label,
         datetime.date.today().isoformat(),
-        repo=wanted.repo or source.repo,
-        commit=wanted.commit or source.commit,
+        repo=wanted.repo or came.repo,
+        commit=wanted.commit or came.commit,
         quant=wanted.quant,
         licence=wanted.licence,
+        revision=wanted.revision,
     )
-    if came:
-        with jobs.storage_errors(folder):
-            keep_record(folder, record)
-    else:
+    keep_record(folder, record)
+
+
+def _record_found(wanted: Wanted, folder: Path) -> None:
+    """The same of a model that was there already, unless it has a record."""
+    if all(record.name != wanted.name for record in records_in(folder)):
         with contextlib.suppress(OSError):  # a store that cannot be written is no obstacle to its models
-            keep_record(folder, record)
+            _record(wanted, folder, Fetched(IN_STORE, wanted.repo, wanted.commit))
 
 
 def _has_size(path: Path, size: int) -> bool:
@@ -189,7 +192,7 @@ def _is_whole(job: Job) -> bool:
     return whole
 
 
-def _fetch(job: Job, hub: Hub) -> Fetched:
+def _fetch(job: Job, hub: Hub, record: Callable[[Fetched], None]) -> None:
     """Try each source; the first that gives the promised bytes wins."""
     if not job.entry.replaces and job.destination.exists():
         raise OutputError(
@@ -209,11 +212,13 @@ def _fetch(job: Job, hub: Hub) -> Fetched:
             failures.append((source, failure))
             continue
         job.destination.parent.mkdir(parents=True, exist_ok=True)
+        # Before the file: of a model in parts, each that a stop leaves has a name to remove it by.
+        record(Fetched(source.label, source.repo if isinstance(source, HubSource) else None, commit))
         sink.replace(job.destination)
         remember_sha256(job.destination, job.entry.sha256)
         shutil.rmtree(job.work, ignore_errors=True)
         job.tell(source.label, job.entry.size)
-        return Fetched(source.label, source.repo if isinstance(source, HubSource) else None, commit)
+        return
     raise _failure(job, failures)
 
 
@@ -233,11 +238,10 @@ def _fetch_from(job: Job, hub: Hub, source: Source, sink: Path) -> str | None:
 def _read(source: PathSource) -> Iterator[bytes]:
     path = local_path(source.path)
     try:
-        file = path.open("rb")
+        with path.open("rb") as file:
+            yield from jobs.chunks_of(file)
     except OSError as error:
         raise SourceFailed(f"{path} cannot be read ({error.strerror or error})") from None
-    with file:
-        yield from jobs.chunks_of(file)
 
 
 def _failure(job: Job, failures: list[tuple[Source, Exception]]) -> FetchError:

@@ -58,7 +58,7 @@ def store_path() -> Path:
 
 def list_models() -> list[StoredModel]:
     """Every model in the store, by file name; damaged ones are listed with their problem."""
-    records = {store_path() / record.files[0].file: record for record in records_in(store_path())}
+    records = records_by_file()
     models = []
     for path in gguf_files():
         files = _parts(path)
@@ -74,9 +74,14 @@ def list_models() -> list[StoredModel]:
     return models
 
 
-def names_of(path: Path) -> list[str]:
+def records_by_file() -> dict[Path, Record]:
+    """What is known of the models in the store that were pulled, by the first file of each."""
+    root = store_path()
+    return {root / record.files[0].file: record for record in records_in(root)}
+
+
+def names_of(path: Path, record: Record | None) -> list[str]:
     """What a file of the store is called besides its own name, the best first."""
-    record = record_of(path)
     name = _catalogue_name(path, record)
     return [*([name] if name else []), *([record.name] if record else [])]
 
@@ -85,12 +90,6 @@ def licence_of(path: Path, record: Record | None) -> str | None:
     """The licence of a file in the store, by what was recorded when it was pulled or by the catalogue."""
     name = _catalogue_name(path, record)
     return (record and record.licence) or (catalogue().models[name].licence if name else None)
-
-
-def record_of(path: Path) -> Record | None:
-    """What is known of a file in the store that was pulled."""
-    root = store_path()
-    return next((item for item in records_in(root) if root / item.files[0].file == path), None)
 
 
 def _catalogue_name(path: Path, record: Record | None) -> str | None:

@@ -13,13 +13,24 @@ from edge_spec.errors import Cancelled, FetchError, ModelFileError, SettingError
 from edge_spec.models.catalogue import Catalogue, HubEntry, HubSource, ModelEntry, PathSource
 from edge_spec.models.hub import Hub, Repo
 from edge_spec.models.job import SourceFailed, WantedFile, chunks_of
-from edge_spec.models.names import DEFAULT_REVISION, HubRef, file_stem, hub_ref, require_safe, split_of
-from edge_spec.models.quants import RepoModel, choose, models_in
+from edge_spec.models.names import (
+    DEFAULT_REVISION,
+    HubRef,
+    file_stem,
+    hub_ref,
+    is_repo,
+    require_safe,
+    split_of,
+)
+from edge_spec.models.quants import Choice, choose, models_in, name_among
 from edge_spec.models.records import Record, records_in
 from edge_spec.paths import user_path
 
 FILE = "file:"
 """What a name begins with that means a file on this machine."""
+
+_LEAST_OF_COMMIT = 7
+"""Fewer digits than git shows of a commit may well be a branch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +48,7 @@ class Wanted:
     repo: str | None = None
     commit: str | None = None
     quant: str | None = None
+    revision: str | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -83,7 +95,9 @@ class Finder:
         return Wanted(entry.name, entry.name, (file,), entry.licence)
 
     def _from_hub(self, label: str, ref: HubRef, revision: str, licence: str | None) -> Wanted:
-        known = [record for record in records_in(self.folder) if record.means(ref)]
+        known = [
+            record for record in records_in(self.folder) if record.means(ref) and _is_of(record, revision)
+        ]
         try:
             repo = self.hub.look(ref.repo, revision, self.cancelled)
         except SourceFailed as failure:
@@ -98,7 +112,7 @@ class Finder:
             if not repo.cached:
                 raise
             raise FetchError(f"The hub is out of reach, and its cache here does not help: {error}") from None
-        return _of_repo(label, repo, choice.model, choice.reason, licence)
+        return _of_repo(label, repo, revision, choice, licence)
 
     def _local(self, name: str) -> Wanted:
         """A file on this machine, with the other parts if it is one of a split model."""
@@ -109,11 +123,11 @@ class Finder:
         wanted = []
         for number, file in enumerate(files, 1):
             called = label if len(files) == 1 else f"{label} ({number} of {len(files)})"
-            require_safe(file.name, str(file))
+            # Only what ends so is a model in the store; Ollama's files are called by their digest.
+            stored = file.name if file.suffix.lower() == ".gguf" else f"{file.name}.gguf"
+            require_safe(stored, str(file))
             size, sha256 = self._hash(file)
-            wanted.append(
-                WantedFile(called, file.name, size, sha256, (PathSource(str(file)),), replaces=False)
-            )
+            wanted.append(WantedFile(called, stored, size, sha256, (PathSource(str(file)),), replaces=False))
         return Wanted(name, label, tuple(wanted), None)
 
     def _require_no_revision(self, name: str) -> None:
@@ -141,7 +155,14 @@ class Finder:
 
 def check_name(name: str, models: Catalogue) -> None:
     """Raise SettingError unless `name` has a form that a pull understands; asks nobody."""
-    if name in models.pairs or name in models.models or name.startswith(FILE) or hub_ref(name):
+    if name in models.pairs or name in models.models or name.startswith(FILE):
+        return
+    if (ref := hub_ref(name)) is not None:
+        if not is_repo(ref.repo):
+            raise SettingError(
+                f'The hub has no repository "{ref.repo}": it allows no "--" in a name, no ".git" or "-" at '
+                "its end, and at most 96 characters for user and repository each."
+            )
         return
     if os.sep in name or name.lower().endswith(".gguf"):
         raise SettingError(
@@ -163,17 +184,22 @@ def _part_names(name: str) -> list[str]:
     return [name] if split is None else split.names
 
 
-def _of_repo(label: str, repo: Repo, model: RepoModel, reason: str | None, licence: str | None) -> Wanted:
-    """The model of a repository, each file pinned to the repository's commit."""
+def _is_of(record: Record, revision: str) -> bool:
+    """Whether a record will do for a revision that cannot be looked up; any will for the default one."""
+    by_commit = len(revision) >= _LEAST_OF_COMMIT and (record.commit or "").startswith(revision)
+    return by_commit or revision in (DEFAULT_REVISION, record.revision)
+
+
+def _of_repo(label: str, repo: Repo, revision: str, choice: Choice, licence: str | None) -> Wanted:
+    """The chosen model of a repository, each file pinned to the repository's commit."""
+    model = choice.model
     for file in model.files:
         require_safe(file.path, repo.name)
         if file.sha256 is None:
             raise FetchError(
                 f"The hub tells no sha256 of {file.path} in {repo.name}, so it cannot be checked."
             )
-    labels = [other.label for other in models_in(repo.files)]
-    called = model.label if model.label and labels.count(model.label) == 1 else model.path
-    ref = HubRef(repo.name, called)
+    ref = HubRef(repo.name, name_among(model, models_in(repo.files)))
     files = tuple(
         WantedFile(
             str(ref) if len(model.files) == 1 else f"{ref} ({number} of {len(model.files)})",
@@ -184,9 +210,16 @@ def _of_repo(label: str, repo: Repo, model: RepoModel, reason: str | None, licen
         )
         for number, file in enumerate(model.files, 1)
     )
-    notes = list(_notes(repo, ref, reason))
     return Wanted(
-        label, str(ref), files, repo.licence or licence, repo.name, repo.commit, model.label, tuple(notes)
+        label,
+        str(ref),
+        files,
+        repo.licence or licence,
+        repo.name,
+        repo.commit,
+        model.label,
+        revision,
+        tuple(_notes(repo, ref, choice.reason)),
     )
 
 
@@ -217,5 +250,6 @@ def _as_recorded(label: str, record: Record, why: str) -> Wanted:
         record.repo,
         record.commit,
         record.quant,
+        record.revision,
         (note,),
     )

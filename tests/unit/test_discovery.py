@@ -13,9 +13,10 @@ import pytest
 
 from edge_spec import cli
 from edge_spec.errors import ModelFileError
-from edge_spec.models import discovery, inventory, library
+from edge_spec.models import discovery, inventory, library, store
 from edge_spec.models.discovery import find_files
 from edge_spec.models.discovery_ollama import MAX_MANIFEST_BYTES, MODEL_LAYER
+from edge_spec.models.records import Record, RecordFile, keep_record, records_in
 from edge_spec.models.resolve import resolve_model
 from tests.gguf_maker import make_gguf
 
@@ -196,6 +197,36 @@ def test_a_place_is_looked_at_within_limits(home: Path, monkeypatch: pytest.Monk
         (home / "store" / f"{number}.txt").touch()
     monkeypatch.setattr(discovery, "MAX_ENTRIES", 10)
     assert find_files() == []
+
+
+def test_of_the_hub_cache_only_snapshots_of_models_are_looked_at(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = home / ".cache" / "huggingface" / "hub"
+    model = _in_hub_cache(root, "a/b", "one.gguf")
+    for folder in ("datasets--a--many", "spaces--a--many", "models--a--b/blobs", "models--z--many/blobs"):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+        for number in range(20):
+            (root / folder / f"{number}.gguf").touch()
+    monkeypatch.setattr(discovery, "MAX_ENTRIES", 10)
+    assert [(file.path, file.names[-1]) for file in find_files()] == [(model, "a/b/one")]
+
+
+def test_records_are_read_once_for_all_models(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b", "c"):
+        _plant(home / "store" / f"{name}.gguf")
+        file = RecordFile(f"{name}.gguf", 1, "0" * 64)
+        keep_record(home / "store", Record(f"me/{name}:F32", (file,), "hub", "2026-11-30", licence="MIT"))
+    asked: list[Path] = []
+
+    def note(folder: Path) -> list[Record]:
+        asked.append(folder)
+        return records_in(folder)
+
+    monkeypatch.setattr(store, "records_in", note)
+    models = inventory.found_models()
+    assert [(model.name, model.licence) for model in models] == [(f"me/{n}:F32", "MIT") for n in "abc"]
+    assert asked == [home / "store"]
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")

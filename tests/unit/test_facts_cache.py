@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gguf
 import pytest
 
 from edge_spec.errors import ModelFileError
@@ -14,7 +15,7 @@ from edge_spec.models import facts_cache, inventory, pairing
 from edge_spec.models.comparison import compare_vocabs
 from edge_spec.models.facts import facts_of
 from edge_spec.models.header import read_header
-from tests.gguf_maker import make_gguf
+from tests.gguf_maker import NORMAL, make_gguf
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -87,6 +88,27 @@ def test_many_files_with_one_vocabulary_are_compared_once(tmp_path: Path, no_rea
     assert len(no_reading) == 7  # each vocabulary once more, for their texts
     assert inventory.drafts_for(target, models) == drafts
     assert len(no_reading) == 7
+
+
+def test_texts_that_count_as_ordinary_in_one_file_only_are_compared_anew(tmp_path: Path) -> None:
+    """Two targets with one list of texts: what the draft lacks is unused in one and ordinary in the other."""
+
+    def make_ordinary(writer: gguf.GGUFWriter) -> None:
+        writer.kv_data[0]["tokenizer.ggml.token_type"].value[-7:] = [NORMAL] * 7
+
+    draft = make_gguf(tmp_path / "d.gguf", layers=1)
+    targets = [
+        make_gguf(tmp_path / "unused.gguf", padded_ids=7),
+        make_gguf(tmp_path / "ordinary.gguf", padded_ids=7, edit=make_ordinary),
+    ]
+    texts = {facts_cache.facts(path).vocab.fingerprint for path in targets}
+    assert len(texts) == 1
+    reports = [pairing.check_files(path, draft) for path in targets]
+    assert reports == [pairing.check_pair(read_header(path), read_header(draft)) for path in targets]
+    assert [report.pairs for report in reports] == [True, False]
+    paths = [*targets, draft]
+    models = [inventory._found(inventory.FoundFile(path, "store", (path.stem,))) for path in paths]
+    assert [pair.report for pair in inventory.found_pairs(models) if pair.draft.path == draft] == reports
 
 
 @pytest.mark.parametrize("junk", [b"", b"{}", b"\0" * 100, b"edge-spec 1 00\n{}", None, "cut", "other"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import random
@@ -22,11 +23,13 @@ from edge_spec.errors import (
     NoSpaceError,
     SettingError,
 )
-from edge_spec.models import job, store, upkeep
+from edge_spec.models import hub_child, job, store, upkeep
 from edge_spec.models.catalogue import Catalogue, HubEntry, PairEntry
+from edge_spec.models.hub import Hub
+from edge_spec.models.job import SourceFailed
 from edge_spec.models.names import HubRef
 from edge_spec.models.records import records_in
-from edge_spec.models.resolve import resolve_model
+from edge_spec.models.resolve import is_missing, resolve_model
 from edge_spec.models.sources import fetch, plan_pull, pull
 from tests.hub_server import COMMIT, FakeHub, serve
 
@@ -153,6 +156,59 @@ def test_a_server_that_takes_no_ranges_starts_again_without_damage(hub: FakeHub,
     assert path.read_bytes() == SMALL
 
 
+def test_a_file_beyond_what_one_answer_holds_is_fetched_in_pieces(
+    hub: FakeHub, folder: Path, tmp_path: Path
+) -> None:
+    """The library refuses more than 50 GB by HTTP; here it refuses more than 3 MB."""
+    hub.files["big/one"] = {"one-Q4_0.gguf": LARGE}
+    most, size = 3 << 20, len(LARGE)
+    child = tmp_path / "child.py"
+    child.write_text(
+        "import os, runpy\nos.environ['HF_HUB_DISABLE_PROGRESS_BARS'] = '1'\n"
+        "from huggingface_hub import constants\n"
+        f"constants.MAX_HTTP_DOWNLOAD_SIZE = {most}\n"
+        f"runpy.run_path({hub_child.__file__!r}, run_name='__main__')\n"
+    )
+    plan = dataclasses.replace(plan_pull(["big/one"], models=NOTHING), hub=Hub(_child=child))
+    hub.break_after = 1 << 20
+    (path,) = fetch(plan)
+    assert path.read_bytes() == LARGE
+    first, resumed, second, last = hub.ranges
+    assert (first, second, last) == (
+        f"bytes=0-{most - 1}", f"bytes={most}-{2 * most - 1}", f"bytes={2 * most}-",
+    )  # fmt: skip
+    assert resumed is not None and resumed.endswith(f"-{most - 1}")
+    path.unlink()
+    hub.ranges.clear()
+    work = job.work_folder(folder, "big/one:Q4_0")
+    work.mkdir(parents=True)
+    (work / f"hub-{hashlib.sha256(LARGE).hexdigest()[:16]}.part").write_bytes(LARGE[: size - most])
+    assert fetch(plan) == [path] and path.read_bytes() == LARGE
+    assert hub.ranges == [f"bytes={size - most}-"]
+
+
+def test_what_an_interrupted_pull_of_parts_left_has_the_models_name(hub: FakeHub, folder: Path) -> None:
+    name = f"{REPO}:Q8_0"
+    first, second = (folder / REPO / f"Q8_0/demo-Q8_0-0000{part}-of-00002.gguf" for part in (1, 2))
+    with pytest.raises(Cancelled):
+        _get(name, cancelled=first.exists)
+    assert first.exists() and not second.exists()
+    (model,) = store.list_models()
+    assert (model.name, model.files) == (name, (first,)) and model.problem is not None
+    (verdict,) = upkeep.verify([model])
+    assert (verdict.state, verdict.problems) == ("incomplete", (f"{second} is missing.",))
+    for asked in (name, REPO):
+        assert is_missing(asked)
+        with pytest.raises(
+            ModelFileError, match=f"{asked} is not in the store yet: run `edge-spec models pull"
+        ):
+            resolve_model(asked)
+    assert _get(name) == [first] and resolve_model(name) == first and not is_missing(REPO)
+    second.unlink()
+    upkeep.remove(upkeep.plan_removal(name))
+    assert not list(folder.rglob("*.gguf")) and records_in(folder) == []
+
+
 def test_parts_are_pulled_as_one_model(hub: FakeHub, folder: Path) -> None:
     seen: list[tuple[str, str, int, int]] = []
     (path,) = _get(f"{REPO}:Q8_0", progress=lambda *step: seen.append(step))
@@ -198,6 +254,29 @@ def test_a_wrong_token_and_a_wrong_revision_are_told(
         _get(REPO)
 
 
+def test_out_of_reach_only_the_revision_that_was_asked_for_serves(
+    hub: FakeHub, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.tags.add("v1")
+    fetch(plan_pull([REPO], revision="v1", models=NOTHING))
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    for revision in (None, "v1", COMMIT[:7]):
+        (wanted,) = plan_pull([REPO], revision=revision, models=NOTHING).wanted
+        assert (wanted.commit, wanted.revision) == (COMMIT, "v1")
+    entry = HubEntry("demo", HubRef(REPO, "Q4_K_M"), "v2", "MIT", "for tests")
+    for name, revision in ((REPO, COMMIT[:3]), ("demo", None)):
+        with pytest.raises(FetchError, match="cannot be had from the hub: it cannot be reached"):
+            plan_pull([name], revision=revision, models=Catalogue({"demo": entry}, {}))
+
+
+def test_a_name_that_the_hub_does_not_take_is_not_told_as_an_unreachable_hub(hub: FakeHub) -> None:
+    asked = Hub()
+    with pytest.raises(SourceFailed, match=r"^it takes no such name \(.*'user/foo--bar'"):
+        asked.look("user/foo--bar", "main", lambda: False)
+    assert asked.unreachable is None and asked.look(REPO, "main", lambda: False).commit == COMMIT
+    assert not any("foo--bar" in line for line in hub.asked)
+
+
 def test_offline_is_said_and_what_the_hubs_cache_has_is_used(
     hub: FakeHub, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +315,17 @@ def test_what_is_damaged_in_the_hubs_cache_is_fetched_from_the_hub(
     assert path.read_bytes() == SMALL
     assert hub.ranges == ["bytes=1000-"]  # and what was there of an earlier pull is no loss
     assert blob.read_bytes().endswith(b"?"), "the cache is not ours to write"
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that cannot be read")
+def test_what_cannot_be_read_of_the_hubs_cache_is_fetched_from_the_hub(
+    hub: FakeHub, folder: Path, tmp_path: Path
+) -> None:
+    blob = _cached(tmp_path, SMALL)
+    blob.unlink()
+    blob.symlink_to("/proc/self/mem")
+    (path,) = _get(REPO)
+    assert path.read_bytes() == SMALL and hub.ranges == [None]
 
 
 def test_damage_in_the_hubs_cache_is_told_when_the_hub_is_out_of_reach(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from huggingface_hub.utils import HFValidationError, validate_repo_id
 
 from edge_spec.errors import SettingError
-from edge_spec.models.names import HubRef, hub_ref, is_safe, split_of
-from edge_spec.models.quants import RepoFile, choose, label_of, models_in
+from edge_spec.models.catalogue import Catalogue
+from edge_spec.models.names import HubRef, hub_ref, is_repo, is_safe, split_of
+from edge_spec.models.quants import RepoFile, choose, label_of, models_in, name_among
+from edge_spec.models.wanted import check_name
 
 
 def _files(*paths: str) -> list[RepoFile]:
@@ -37,6 +40,23 @@ def _files(*paths: str) -> list[RepoFile]:
 )
 def test_a_hub_name_is_user_repo_and_perhaps_a_quantisation(text: str, ref: HubRef | None) -> None:
     assert hub_ref(text) == ref
+
+
+ALLOWED = ("a/b", "Qwen/Qwen3-8B-GGUF", "a_/_b", "a.b/c.gitx", f"{'a' * 96}/{'b' * 96}")
+FORBIDDEN = ("user/foo--bar", "user/repo.git", "us--er/x", "user/repo-", f"a/{'b' * 97}", f"{'a' * 97}/b")
+
+
+@pytest.mark.parametrize("repo", ALLOWED + FORBIDDEN, ids=lambda repo: repo[:20])
+def test_a_repository_is_called_as_the_hub_allows(repo: str) -> None:
+    assert is_repo(repo) == (repo in ALLOWED)
+    if repo in ALLOWED:
+        validate_repo_id(repo)
+        check_name(f"{repo}:Q8_0", Catalogue({}, {}))
+        return
+    with pytest.raises(HFValidationError):
+        validate_repo_id(repo)
+    with pytest.raises(SettingError, match=f'The hub has no repository "{repo}": it allows no "--"'):
+        check_name(f"{repo}:Q8_0", Catalogue({}, {}))
 
 
 @pytest.mark.parametrize(
@@ -119,3 +139,32 @@ def test_without_a_quantisation_the_rule_is_told_or_the_user_is_asked() -> None:
         choose(HubRef("a/b"), _files("model.safetensors"))
     with pytest.raises(SettingError, match="might leave the store"):
         choose(HubRef("a/b"), _files("../../evil-Q4_K_M.gguf"))
+
+
+def test_a_model_that_is_there_whole_and_split_is_taken_whole() -> None:
+    """As in Qwen/Qwen2.5-Coder-7B-Instruct-GGUF, which has both forms of several quantisations."""
+    files = _files(
+        "x-q4_k_m.gguf", "x-q4_k_m-00001-of-00002.gguf", "x-q4_k_m-00002-of-00002.gguf",
+        "x-q8_0-00001-of-00002.gguf", "x-q8_0-00002-of-00002.gguf",
+    )  # fmt: skip
+    for quant in (None, "Q4_K_M", "x-q4_k_m", "x-q4_k_m.gguf"):
+        assert choose(HubRef("a/b", quant), files).model.path == "x-q4_k_m.gguf"
+    part = "x-q4_k_m-00001-of-00002.gguf"
+    assert choose(HubRef("a/b", part), files).model.path == part
+    assert choose(HubRef("a/b", "x-q8_0.gguf"), files).model.path == "x-q8_0-00001-of-00002.gguf"
+    assert {model.path: name_among(model, models_in(files)) for model in models_in(files)} == {
+        "x-q4_k_m.gguf": "Q4_K_M", part: part, "x-q8_0-00001-of-00002.gguf": "Q8_0",
+    }  # fmt: skip
+    with pytest.raises(SettingError) as caught:
+        choose(HubRef("a/b", "Q4_0"), files)
+    assert str(caught.value) == "a/b has no Q4_0; it has Q4_K_M (1.0 GB), Q8_0 (2.0 GB)."
+
+
+def test_the_file_that_an_ambiguous_name_says_to_name_is_found_by_its_path() -> None:
+    files = _files("x-Q4_K_M.gguf", "old/x-Q4_K_M.gguf")
+    with pytest.raises(
+        SettingError, match=r"name one by its file, a/b:old/x-Q4_K_M.gguf or a/b:x-Q4_K_M.gguf"
+    ):
+        choose(HubRef("a/b", "Q4_K_M"), files)
+    for path in ("x-Q4_K_M.gguf", "old/x-Q4_K_M.gguf"):
+        assert choose(HubRef("a/b", path), files).model.path == path

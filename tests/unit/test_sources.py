@@ -227,6 +227,21 @@ def test_after_wrong_bytes_the_next_source_is_tried(links: Path, folder: Path, t
     assert (folder / "demo.gguf").read_bytes() == WHOLE
 
 
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that cannot be read")
+def test_after_a_local_path_that_cannot_be_read_the_next_source_is_tried(
+    folder: Path, tmp_path: Path
+) -> None:
+    broken = PathSource("/proc/self/mem")  # opens, and every read is an input/output error
+    (tmp_path / "right").write_bytes(WHOLE)
+    pull("demo", models=_catalogue(broken, PathSource(str(tmp_path / "right"))))
+    assert (folder / "demo.gguf").read_bytes() == WHOLE
+    (folder / "demo.gguf").unlink()
+    with pytest.raises(
+        FetchError, match=r"a local path: /proc/self/mem cannot be read \(Input/output error\)"
+    ):
+        pull("demo", models=_catalogue(broken))
+
+
 def test_a_local_path_is_copied_with_home_and_variables_expanded(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

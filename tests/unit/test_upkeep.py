@@ -13,6 +13,7 @@ import pytest
 from edge_spec import cli
 from edge_spec.models import store
 from edge_spec.models.records import Record, RecordFile, keep_record, records_in
+from edge_spec.models.resolve import resolve_model
 from edge_spec.models.sources import pull
 from tests.gguf_maker import make_gguf
 
@@ -164,6 +165,18 @@ def test_a_file_is_taken_into_the_store_with_all_its_parts(
     (tmp_path / "text.gguf").write_text("hello")
     assert "is not a GGUF" in invoke("models", "pull", f"file:{tmp_path / 'text.gguf'}")[2]
     assert "is a path: file:" in invoke("models", "pull", "./text.gguf")[2]
+
+
+def test_a_file_whose_name_does_not_say_gguf_is_a_model_in_the_store(
+    invoke: Invoke, folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "blobs").mkdir()
+    blob = make_gguf(tmp_path / "blobs" / f"sha256-{'0' * 64}")  # as Ollama calls its files
+    stored = folder / f"{blob.name}.gguf"
+    assert invoke("models", "pull", f"file:{blob}", "-q") == (0, f"{blob.name} is at {stored}\n", "")
+    assert [(model.name, model.problem) for model in store.list_models()] == [(blob.name, None)]
+    assert resolve_model(blob.name) == stored
+    assert invoke("models", "rm", blob.name)[0] == 0 and not stored.exists()
 
 
 def test_a_dry_run_tells_files_and_disk_and_fetches_nothing(
