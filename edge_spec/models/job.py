@@ -7,14 +7,14 @@ import hashlib
 import os
 import re
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO, NamedTuple
+from typing import IO, NamedTuple
 
 from edge_spec.errors import Cancelled, FetchError, HashMismatchError, NoSpaceError, OutputError
+from edge_spec.locks import try_lock
 from edge_spec.models.catalogue import Source
 from edge_spec.models.hashes import CHUNK_BYTES
 from edge_spec.sizes import size_text
@@ -189,7 +189,7 @@ def only_one(job: Job) -> Iterator[None]:
     path = job.work.with_name(job.work.name + ".lock")
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
-        if not _try_lock(file):
+        if not try_lock(file):
             file.seek(0)
             holder = file.read(20).decode("ascii", "replace").strip() or "unknown"
             raise FetchError(
@@ -199,26 +199,3 @@ def only_one(job: Job) -> Iterator[None]:
         file.write(str(os.getpid()).encode())
         file.flush()
         yield
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _try_lock(file: BinaryIO) -> bool:
-        # Far beyond the process id, which others must still be able to read.
-        file.seek(1 << 20)
-        try:
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-else:
-    import fcntl
-
-    def _try_lock(file: BinaryIO) -> bool:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
