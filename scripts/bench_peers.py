@@ -38,6 +38,7 @@ from typing import Any
 import build_peers
 from bench import arms, machine, measure, plan, programs, record, report, requirements
 from bench.ours import Ours, calibrate_anew
+from bench.plan import FORMAT, PROMPTS
 from bench.samples import BenchError, Prompt, Setting
 
 import edge_spec
@@ -64,7 +65,7 @@ def parse_arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--target", action="append", required=True, help="path or store name; again for another pair")
     add("--draft", action="append", default=[], help="the draft of the target at the same place")
-    add("--prompts", type=Path, required=True, help="JSONL with id, category and messages")
+    add("--prompts", type=Path, default=PROMPTS, help=f"{FORMAT} (default: some of ours)")
     add("--categories", type=words, default=[], help="such as code,edit (default: all)")
     add("--per-category", type=int, help="prompts of each, chosen by the hash of their ids (default: 2)")
     add("--pairs", type=int, help="repetitions, each with the arms' order turned round (default: 3)")

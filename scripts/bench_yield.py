@@ -30,7 +30,7 @@ from typing import Any
 
 from bench import machine, record
 from bench.measure import Clock
-from bench.plan import choose_prompts
+from bench.plan import FORMAT, PROMPTS, choose_prompts
 from bench.requirements import Judgement, judge
 from bench.samples import BenchError, Prompt
 from bench.yields import Case, Yield, Yields, ratio_of, total
@@ -61,7 +61,7 @@ def parse_arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--target", required=True, help="path or store name")
     add("--draft", required=True)
-    add("--prompts", type=Path, required=True, help="JSONL with id, category and messages")
+    add("--prompts", type=Path, default=PROMPTS, help=f"{FORMAT} (default: some of ours)")
     add("--categories", type=words, default=[], help="such as code,edit (default: all)")
     add("--per-category", type=int, default=2, help="prompts of each, by the hash of their ids; 0 is all")
     add("--cases", type=words, default=["1-untruncated", "0.8"], help="temperatures (default: these two)")

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bench.plan import FORMAT, PROMPTS, read_prompts
 
 import edge_spec
 from edge_spec.events import Started, Verified
@@ -128,7 +129,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--target", required=True)
     parser.add_argument("--draft", required=True)
-    parser.add_argument("--prompts", type=Path, required=True)
+    parser.add_argument("--prompts", type=Path, default=PROMPTS, help=f"{FORMAT} (default: some of ours)")
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--k", default="3,7")
     parser.add_argument("--ids", help="only the prompts with these ids, comma-separated")
@@ -142,11 +143,11 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     lengths = [int(k) for k in options.k.split(",")]
-    prompts = [json.loads(line) for line in options.prompts.read_text().splitlines() if line.strip()]
+    prompts = read_prompts(options.prompts.read_text(encoding="utf-8").splitlines())
     # In an arbitrary but fixed order, so that a part of them holds every category.
-    prompts.sort(key=lambda item: hashlib.sha256(item["id"].encode()).digest())
+    prompts.sort(key=lambda item: hashlib.sha256(item.id.encode()).digest())
     if options.ids:
-        prompts = [item for item in prompts if item["id"] in options.ids.split(",")]
+        prompts = [item for item in prompts if item.id in options.ids.split(",")]
     prompts = prompts[: options.limit]
     steady = options.reproducible == "on"
     arms: dict[str, dict[str, Any]] = {
@@ -159,7 +160,7 @@ def main() -> int:
         options.target, options.draft, context_size=4096, threads=options.threads
     ) as pair:
         for done, item in enumerate(prompts, 1):
-            ids = pair.encode(item["messages"])
+            ids = pair.encode(item.messages)
             pair.target.cache.clear()  # every prompt is read whole, once, with the same widths
             generate(pair, ids, arms["greedy"], 1, 0)
             for name, arm in arms.items():
@@ -168,12 +169,12 @@ def main() -> int:
                     compared += 1
                     if runs[k].tokens != runs[0].tokens:
                         reason = explain(pair, runs[0], runs[k], arm)
-                        different.append({"id": item["id"], "arm": name, "k": k, **reason})
+                        different.append({"id": item.id, "arm": name, "k": k, **reason})
                         print(json.dumps(different[-1]), flush=True)
                         pair.target.cache.clear()
                         generate(pair, ids, arms["greedy"], 1, 0)
             print(
-                f"{done}/{len(prompts)} {item['id']}: {len(ids)} prompt tokens, "
+                f"{done}/{len(prompts)} {item.id}: {len(ids)} prompt tokens, "
                 f"{compared} texts compared, {len(different)} different so far",
                 file=sys.stderr,
                 flush=True,

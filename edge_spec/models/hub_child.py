@@ -57,11 +57,11 @@ def main() -> None:
     try:
         (_list if request["do"] == "list" else _get)(request)
     except errors.GatedRepoError:
-        _fail(f"{repo} is gated: accept its licence at {constants.ENDPOINT}/{repo}, then run `hf auth login`")
+        _fail(f"{repo} is gated: accept its licence at {constants.ENDPOINT}/{repo}, then set HF_TOKEN or run `hf auth login`")
     except errors.RevisionNotFoundError:
         _fail(f"{repo} has no revision {request['revision']}")
     except errors.RepositoryNotFoundError:
-        _fail(f"it has no {repo}, or wants a log-in for it: run `hf auth login`")
+        _fail(f"it has no {repo}, or wants a log-in for it: set HF_TOKEN or run `hf auth login`")
     except errors.EntryNotFoundError:
         _fail(f"it has no {request['file']} in {repo}")
     except errors.HFValidationError as error:

@@ -405,3 +405,13 @@ def test_a_text_that_only_ends_early_is_never_excused() -> None:
     one, two = check_exact.Run((5,), plain(1, 2)), check_exact.Run((5,), plain(1))
     told = {"position": 1, "excused": False, "why": "one text is a prefix of the other"}
     assert check_exact.explain(None, one, two, {}) == told  # type: ignore[arg-type]
+
+
+def test_prompts_need_neither_ids_nor_messages_and_ours_are_of_that_kind():
+    lines = ['{"category": "code", "prompt": "Sort."}', "", '{"messages": [{"role": "user", "content": "Hi"}]}']
+    assert [(p.id, p.category, p.messages[0]["content"]) for p in plan.read_prompts(lines)] == [
+        ("code-1", "code", "Sort."),
+        ("all-3", "all", "Hi"),
+    ]
+    ours = plan.read_prompts(plan.PROMPTS.read_text(encoding="utf-8").splitlines())
+    assert len({prompt.id for prompt in ours}) == len(ours) > 10
