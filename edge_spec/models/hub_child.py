@@ -28,6 +28,9 @@ LOCK_SECONDS = 5.0
 """How long a process that was told to end, and still writes, is waited for."""
 
 
+_LOG_IN = "set HF_TOKEN or run `hf auth login`"
+
+
 def _say(**fields: object) -> None:
     print(json.dumps(fields), flush=True)
 
@@ -57,11 +60,11 @@ def main() -> None:
     try:
         (_list if request["do"] == "list" else _get)(request)
     except errors.GatedRepoError:
-        _fail(f"{repo} is gated: accept its licence at {constants.ENDPOINT}/{repo}, then set HF_TOKEN or run `hf auth login`")
+        _fail(f"{repo} is gated: accept its licence at {constants.ENDPOINT}/{repo}, then {_LOG_IN}")
     except errors.RevisionNotFoundError:
         _fail(f"{repo} has no revision {request['revision']}")
     except errors.RepositoryNotFoundError:
-        _fail(f"it has no {repo}, or wants a log-in for it: set HF_TOKEN or run `hf auth login`")
+        _fail(f"it has no {repo}, or wants a log-in for it: {_LOG_IN}")
     except errors.EntryNotFoundError:
         _fail(f"it has no {request['file']} in {repo}")
     except errors.HFValidationError as error:

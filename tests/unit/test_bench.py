@@ -408,7 +408,8 @@ def test_a_text_that_only_ends_early_is_never_excused() -> None:
 
 
 def test_prompts_need_neither_ids_nor_messages_and_ours_are_of_that_kind():
-    lines = ['{"category": "code", "prompt": "Sort."}', "", '{"messages": [{"role": "user", "content": "Hi"}]}']
+    messages = '{"messages": [{"role": "user", "content": "Hi"}]}'
+    lines = ['{"category": "code", "prompt": "Sort."}', "", messages]
     assert [(p.id, p.category, p.messages[0]["content"]) for p in plan.read_prompts(lines)] == [
         ("code-1", "code", "Sort."),
         ("all-3", "all", "Hi"),
