@@ -224,7 +224,7 @@ def test_parts_are_pulled_as_one_model(hub: FakeHub, folder: Path) -> None:
 
 
 REFUSED = {
-    "gated": ("gated/model", "gated/model is gated: accept its licence at {}/gated/model, then run `hf auth"),
+    "gated": ("gated/model", "gated/model is gated: accept its licence at {}/gated/model, then set HF_TOKEN"),
     "no repository": (
         "no/body",
         "it has no no/body, or wants a log-in for it: set HF_TOKEN or run `hf auth login`",
