@@ -40,6 +40,16 @@ _NOT_FOUND: Final = "No conversation has all of these words in its title or in o
 _NEAR_END: Final = 20
 
 
+class Results(OptionList):
+    """A list that says when it has another place, which is nowhere before it has something to show."""
+
+    class Placed(Message):
+        """It has another size."""
+
+    def on_resize(self) -> None:
+        self.post_message(self.Placed())
+
+
 class ConversationsScreen(ClosingModal[int | None]):
     """The conversation to go on with, or None; `current` is the one that is open in the chat."""
 
@@ -76,7 +86,7 @@ class ConversationsScreen(ClosingModal[int | None]):
     def compose(self) -> ComposeResult:
         with Vertical(id="conversations-box"):
             yield SafeInput(placeholder="Search titles and messages", id="conversations-query")
-            yield OptionList(id="conversations-list", markup=False)
+            yield Results(id="conversations-list", markup=False)
             yield Static(id="conversations-words", markup=False)
             yield Static(_KEYS, id="conversations-keys", markup=False)
 
@@ -84,8 +94,9 @@ class ConversationsScreen(ClosingModal[int | None]):
         self.query_one("#conversations-box").border_title = Content("Conversations")
         self._look_up("", 0)
 
-    def on_resize(self) -> None:
-        self.call_after_refresh(self._fill)  # dates stand at the right edge
+    @on(Results.Placed)
+    def _placed(self) -> None:
+        self._fill()  # dates stand at the right edge
 
     # -- searching
 
@@ -134,6 +145,7 @@ class ConversationsScreen(ClosingModal[int | None]):
     def _fill(self) -> None:
         """Show what was found, with the same conversation highlighted as before if it is among it."""
         options = self.query_one(OptionList)
+        options.display = bool(self._summaries)
         key = self._key
         width = options.scrollable_content_region.width - 2  # an option's padding
         now = datetime.now().astimezone()
@@ -141,7 +153,6 @@ class ConversationsScreen(ClosingModal[int | None]):
             Option(_look(summary, width, now, open=summary.id == self._current), id=key)
             for key, summary in self._summaries.items()
         )
-        options.display = bool(self._summaries)
         if self._summaries:
             options.highlighted = list(self._summaries).index(key) if key in self._summaries else 0
 
