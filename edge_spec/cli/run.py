@@ -52,15 +52,16 @@ def command(
 ) -> None:
     """Answer PROMPT; on a terminal, text that was drafted and accepted is underlined.
 
-    Without PROMPT and -f the prompt is read from standard input. Ctrl+C ends the answer early
-    and keeps what is there; a second one ends the program.
+    Without PROMPT and -f the prompt is read from standard input; beside them, what is piped
+    follows the prompt. Ctrl+C ends the answer early and keeps what is there; a second one ends
+    the program.
     """
     from edge_spec.cli.prepare import chosen_models, fetch_missing
     from edge_spec.cli.prompt import read_prompt
     from edge_spec.models.catalogue import catalogue
 
     settings = resolve_settings(ctx, config_file)
-    prompt = read_prompt(prompt, file)
+    prompt = read_prompt(prompt, file, quiet=quiet)
     if raw:
         settings = _without_system(settings)
     request = Request(settings, settings.sampling(), settings.decoding(), prompt, raw, isolate)
