@@ -16,15 +16,19 @@ _PATIENCE: Final = 0.5
 """Seconds for whoever writes into the pipe to begin; a pipe of ssh or cron may stay silent for ever."""
 
 
-def read_prompt(argument: str | None, file: str | None, *, quiet: bool = False) -> str:
+def read_prompt(
+    argument: str | None, file: str | None, *, option: str | None = None, quiet: bool = False
+) -> str:
     """The prompt; UsageError says in one sentence why there is none.
 
     What is piped beside an argument or a file follows it after a blank line. One line end at the
     end of a file or of standard input is dropped, as llama.cpp does.
     """
-    if argument is not None and file is not None:
-        raise UsageError("The prompt was given twice: as an argument, and with -f.")
-    source = file if file is not None else argument
+    places = {"as an argument": argument, "with -p": option, "with -f": file}
+    given = {place: text for place, text in places.items() if text is not None}
+    if len(given) > 1:
+        raise UsageError(f"The prompt was given twice: {', and '.join(given)}.")
+    source = next(iter(given.values()), None)
     if source == "-" or source is None:
         text = _from_stdin(_stdin(source == "-"))
     elif file is not None:

@@ -29,18 +29,26 @@ if TYPE_CHECKING:
 
 @click.command("run", cls=SettingsCommand)
 @click.argument("prompt", required=False)
+@click.option("-p", "--prompt", "option", hidden=True)  # as llama.cpp has it
 @click.option("-f", "--file", metavar="FILE", help="Read the prompt from FILE; - is standard input.")
-@click.option("--raw", is_flag=True, help="No chat template; the text of special tokens is read as such.")
+@click.option(
+    "--raw", is_flag=True,
+    help="Give the prompt to the model as it is: no chat template, special tokens read as such.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of streaming.")
 @click.option("--trace", metavar="FILE", help="Save every drafted token and its fate, as JSON lines.")
 @click.option("--plain", is_flag=True, help="Do not underline accepted tokens.")
-@click.option("--isolate", is_flag=True, help="Run the models in a process of their own, which may crash.")
+@click.option(
+    "--isolate", is_flag=True,
+    help="Run the models in a process of their own, so that a crash there is an error message here.",
+)  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 @settings_options
 @click.pass_context
 def command(
     ctx: click.Context,
     prompt: str | None,
+    option: str | None,
     file: str | None,
     raw: bool,
     as_json: bool,
@@ -61,7 +69,7 @@ def command(
     from edge_spec.models.catalogue import catalogue
 
     settings = resolve_settings(ctx, config_file)
-    prompt = read_prompt(prompt, file, quiet=quiet)
+    prompt = read_prompt(prompt, file, option=option, quiet=quiet)
     if raw:
         settings = _without_system(settings)
     request = Request(settings, settings.sampling(), settings.decoding(), prompt, raw, isolate)

@@ -423,6 +423,8 @@ BAD_PROMPTS: dict[str, tuple[Any, tuple[str, ...], str]] = {
     "empty stdin": (b"", (), "The prompt is empty."),
     "a blank argument": (b"", (" \n",), "The prompt is empty."),
     "two prompts": (b"", ("a", "-f", "b"), "The prompt was given twice: as an argument, and with -f."),
+    "-p too": (b"", ("a", "-p", "b"), "The prompt was given twice: as an argument, and with -p."),
+    "-p and -f": (b"", ("--prompt", "a", "-f", "b"), "The prompt was given twice: with -p, and with -f."),
     "no such file": (
         b"", ("-f", "no.txt"), "The prompt file no.txt cannot be read: No such file or directory."
     ),
@@ -445,6 +447,22 @@ def test_a_bad_prompt_is_one_sentence_and_exit_2(
     monkeypatch.setattr("sys.stdin", stdin)
     assert run(*args) == (2, "", f"edge-spec: {message}\n")
     assert stage.loaded is None and not stage.pulled
+
+
+def test_names_of_options_that_llama_cpp_has_are_understood_and_not_shown(run: Run, stage: Stage) -> None:
+    assert run("-p", "hi", "--n-predict", "7", "--temperature", "0.5", *MODELS).code == 0
+    asked = stage.pair.asked
+    assert (asked["prompt"], asked["decoding"].max_tokens) == ("hi", 7)
+    assert asked["sampling"].temperature == 0.5
+    assert run("--prompt", "hi", "--temperature", "0.5", "--temp", "0.6", *MODELS).code == 0
+    assert stage.pair.asked["sampling"].temperature == 0.6
+    shown = run("--help").out
+    assert "-p," not in shown and "--temperature" not in shown
+
+
+def test_the_help_begins_with_what_is_used_most_and_ends_with_memory(run: Run) -> None:
+    titles = [line for line in run("--help").out.splitlines()[1:] if line.endswith(":") and line[0] != " "]
+    assert titles == ["Options:", "Text:", "Sampling:", "Models:", "Drafting:", "Memory and threads:"]
 
 
 BAD_OPTIONS = {
