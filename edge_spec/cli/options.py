@@ -77,9 +77,11 @@ def _group(row: Setting) -> str:
 class SettingsCommand(click.Command):
     """A command with settings: its help shows them by group."""
 
-    def __init__(self, *args: Any, context_settings: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, name: str | None, context_settings: Mapping[str, Any] | None = None, **attributes: Any
+    ) -> None:
         names = {"token_normalize_func": lambda name: _SYNONYMS.get(name, name)}
-        super().__init__(*args, context_settings={**names, **(context_settings or {})}, **kwargs)
+        super().__init__(name, {**names, **(context_settings or {})}, **attributes)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {title: [] for title in _GROUPS}
