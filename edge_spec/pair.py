@@ -54,6 +54,12 @@ _STEADY = Notice(
     "beside one that is thrown away: the text does not depend on K then (--reproducible off saves the row).",
 )
 
+_NO_DRAFT = Notice(
+    "warning",
+    "Drafting was asked for, but there is no draft model, so the target decodes plainly: name one with -md, "
+    "or choose --drafter ngram or auto, which need none.",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -292,6 +298,8 @@ class Pair:
         events = self._engine(decoding, steady_rows).generate(slots)
         if steady_rows > 1:
             yield from self._tell_once(_STEADY)
+        if self.draft is None and decoding.drafter == "draft" and decoding.draft_max:
+            yield from self._tell_once(_NO_DRAFT)
         try:
             while (event := self._next(events, number)) is not None:
                 knowledge = self._calibrator.knowledge

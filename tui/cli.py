@@ -96,7 +96,9 @@ def _check_trace(path: Path) -> None:
 def _serve(port: int) -> None:
     """Let textual-serve run this same command for each browser window, on this machine only."""
     if importlib.util.find_spec("textual_serve") is None:
-        raise UsageError("--web needs textual-serve: pip install 'edge-spec[web]'.")
+        raise UsageError(
+            f'--web needs textual-serve: run `{sys.executable} -m pip install "textual-serve>=1.1"`.'
+        )
     from tui.web import serve
 
     serve([sys.executable, "-m", "edge_spec.cli", *_without_web(sys.argv[1:])], port)

@@ -18,7 +18,7 @@ import click
 
 from edge_spec.cli.lazy import LazyGroup
 from edge_spec.cli.output import INTERRUPTED, complain, report_bug
-from edge_spec.errors import Cancelled, EdgeSpecError, OutputError
+from edge_spec.errors import Cancelled, EdgeSpecError, OutputError, UsageError
 
 __all__ = ["main"]
 
@@ -37,6 +37,9 @@ COMMANDS = {
 }
 """The commands and their one-line help; module `edge_spec.cli.NAME` holds each as `command`."""
 
+_MEANT = {"list": "models list", "ls": "models list", "pull": "models pull", "rm": "models rm"}
+"""What somebody used to Ollama may look for, and where it is here."""
+
 
 class Commands(LazyGroup):
     """The commands of edge-spec itself; others may add theirs."""
@@ -52,6 +55,14 @@ class Commands(LazyGroup):
 
             return load_plugin(cmd_name)
         return super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name in _MEANT and self.get_command(ctx, name) is None:
+            raise UsageError(f"No such command '{name}'; did you mean '{_MEANT[name]}'?")
+        return super().resolve_command(ctx, args)
 
     def summary(self, name: str) -> str:
         from edge_spec.cli.plugins import plugin_summary
@@ -107,8 +118,9 @@ def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version."
-)
+    "-V", "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version,
+    help="Show the version.",
+)  # fmt: skip
 def root() -> None:
     """Lossless speculative decoding on your own machine.
 

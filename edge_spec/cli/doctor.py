@@ -53,7 +53,8 @@ def command(ctx: click.Context, as_json: bool, tune: str | None) -> None:
             show(section)
             for name, value in facts.items():
                 label = name.removesuffix("_bytes").replace("_", " ")
-                show(f"  {label:18} {_shown(name, value)}")
+                absent = "not installed" if section == "versions" else "unknown"
+                show(f"  {label:18} {absent if value is None else _shown(name, value)}")
         for name, way in _tuned().items():
             show(f"tuned: {name}: {way}")
         for costs in measured:
@@ -163,8 +164,6 @@ def _show_costs(costs: Facts) -> None:
 def _shown(name: str, value: Any) -> str:
     """A fact as text for a person."""
     match value:
-        case None:
-            return "not installed"
         case bool():
             return "yes" if value else "no"
         case int() if name.endswith("_bytes"):

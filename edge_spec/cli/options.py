@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import click
 
 from edge_spec.paths import user_path
-from edge_spec.settings import SETTINGS, Setting, Settings, resolve
+from edge_spec.settings import CHAT, SETTINGS, Setting, Settings, resolve
 
 _FLAGS = "edge_spec.flags"
+
+_SYNONYMS: Final = {"n-predict": "max-tokens", "temperature": "temp"}
+"""Names that options have in llama.cpp and elsewhere; they are understood and not shown."""
+
+_GROUPS: Final = ("Options", "Text", "Sampling", "Models", "Drafting", CHAT, "Memory and threads")
+"""The order of groups in a help, the most used first."""
+
+_NAMES: Final = ("model", "draft-model", "hf-repo", "hf-repo-draft", "pair")
+"""What is shown as of models; the others of that group stand last."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -61,19 +70,30 @@ def _add_options(function: Function, rows: Sequence[Setting]) -> Function:
     return function
 
 
+def _group(row: Setting) -> str:
+    return _GROUPS[-1] if row.group == "Models" and row.name not in _NAMES else row.group
+
+
 class SettingsCommand(click.Command):
     """A command with settings: its help shows them by group."""
 
+    def __init__(
+        self, name: str | None, context_settings: Mapping[str, Any] | None = None, **attributes: Any
+    ) -> None:
+        names = {"token_normalize_func": lambda name: _SYNONYMS.get(name, name)}
+        super().__init__(name, {**names, **(context_settings or {})}, **attributes)
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        groups: dict[str, list[tuple[str, str]]] = {"Options": []}
-        names = {_param(row.name): row.group for row in SETTINGS.values()}
+        groups: dict[str, list[tuple[str, str]]] = {title: [] for title in _GROUPS}
+        names = {_param(row.name): _group(row) for row in SETTINGS.values()}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             if record is not None and isinstance(param, click.Option):
-                groups.setdefault(names.get(param.name or "", "Options"), []).append(record)
+                groups[names.get(param.name or "", "Options")].append(record)
         for title, records in groups.items():
-            with formatter.section(title):
-                formatter.write_dl(records, col_max=34)
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records, col_max=34)
 
 
 def resolve_settings(ctx: click.Context, config_file: str | None) -> Settings:

@@ -29,18 +29,26 @@ if TYPE_CHECKING:
 
 @click.command("run", cls=SettingsCommand)
 @click.argument("prompt", required=False)
+@click.option("-p", "--prompt", "option", hidden=True)  # as llama.cpp has it
 @click.option("-f", "--file", metavar="FILE", help="Read the prompt from FILE; - is standard input.")
-@click.option("--raw", is_flag=True, help="No chat template; the text of special tokens is read as such.")
+@click.option(
+    "--raw", is_flag=True,
+    help="Give the prompt to the model as it is: no chat template, special tokens read as such.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of streaming.")
 @click.option("--trace", metavar="FILE", help="Save every drafted token and its fate, as JSON lines.")
 @click.option("--plain", is_flag=True, help="Do not underline accepted tokens.")
-@click.option("--isolate", is_flag=True, help="Run the models in a process of their own, which may crash.")
+@click.option(
+    "--isolate", is_flag=True,
+    help="Run the models in a process of their own, so that a crash there is an error message here.",
+)  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 @settings_options
 @click.pass_context
 def command(
     ctx: click.Context,
     prompt: str | None,
+    option: str | None,
     file: str | None,
     raw: bool,
     as_json: bool,
@@ -52,15 +60,16 @@ def command(
 ) -> None:
     """Answer PROMPT; on a terminal, text that was drafted and accepted is underlined.
 
-    Without PROMPT and -f the prompt is read from standard input. Ctrl+C ends the answer early
-    and keeps what is there; a second one ends the program.
+    Without PROMPT and -f the prompt is read from standard input; beside them, what is piped
+    follows the prompt. Ctrl+C ends the answer early and keeps what is there; a second one ends
+    the program.
     """
     from edge_spec.cli.prepare import chosen_models, fetch_missing
     from edge_spec.cli.prompt import read_prompt
     from edge_spec.models.catalogue import catalogue
 
     settings = resolve_settings(ctx, config_file)
-    prompt = read_prompt(prompt, file)
+    prompt = read_prompt(prompt, file, option=option, quiet=quiet)
     if raw:
         settings = _without_system(settings)
     request = Request(settings, settings.sampling(), settings.decoding(), prompt, raw, isolate)

@@ -141,15 +141,19 @@ class Catalogue:
     def expand(self, name: str) -> list[Entry]:
         """The models that a pair or model name stands for; a pair wins over a model.
 
-        Raises SettingError, with the names that exist, for an unknown one.
+        Raises SettingError, with the nearest names, for an unknown one.
         """
         if name in self.pairs:
             return [self.models[model] for model in self.pairs[name].models]
         if name in self.models:
             return [self.models[name]]
+        import difflib  # slow to import, and only an error needs it
+
+        near = difflib.get_close_matches(name, [*self.pairs, *self.models], 3, cutoff=0.5)
+        hint = f": did you mean {' or '.join(near)}?" if near else "."
         raise SettingError(
-            f'There is no model or pair called "{name}": the pairs are {", ".join(self.pairs)}, '
-            f"and the models are {', '.join(self.models)}; USER/REPO:QUANT names one on the Hugging Face hub."
+            f'There is no model or pair called "{name}"{hint} `edge-spec models list --all` shows all; '
+            "user/repo[:QUANT] names one on the hub."
         )
 
     def refusal(self, target: str, draft: str) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from pathlib import Path
 
@@ -40,11 +39,14 @@ def resolve_model(ref: str | Path) -> Path:
         raise ModelFileError(f"{text} is not in the store yet: run `edge-spec models pull {text}`.")
     if os.path.isdir(text):
         raise ModelFileError(f"{text} is a folder; name a GGUF file in it.")
-    if text in catalogue().pairs:
-        raise ModelFileError(f'"{text}" is a pair, not one model: use --pair {text}.')
+    if (pair := catalogue().pairs.get(text)) is not None:
+        models = " and ".join(pair.models)
+        raise ModelFileError(
+            f'"{text}" is a pair, not one model: it stands for {models}; run and chat take --pair {text}.'
+        )
     if (named := hub_ref(text)) is not None:
         return _pulled(named)
-    raise ModelFileError(f'There is no model "{text}": {_suggestion(text)}.')
+    raise ModelFileError(f'There is no model "{text}": {_suggestion(text)}')
 
 
 def is_missing(ref: str) -> bool:
@@ -97,11 +99,13 @@ def _candidates(text: str) -> list[Path]:
 
 def _suggestion(text: str) -> str:
     """The nearest names, or how to see them all."""
+    import difflib  # slow to import, and only an error needs it
+
     if os.sep in text or text.endswith(".gguf"):
         known = [path.name for path in gguf_files()]
     else:
         known = [file_stem(path.name) for path in gguf_files()] + [*catalogue().models, *catalogue().pairs]
     near = difflib.get_close_matches(Path(text).name, known, n=3, cutoff=0.5)
     if near:
-        return "did you mean " + " or ".join(near)
-    return "`edge-spec models list` shows the ones that are here, `edge-spec models pull NAME` gets one"
+        return f"did you mean {' or '.join(near)}?"
+    return "`edge-spec models list` shows the ones that are here, `edge-spec models pull NAME` gets one."

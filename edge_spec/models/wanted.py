@@ -164,10 +164,12 @@ def check_name(name: str, models: Catalogue) -> None:
                 "its end, and at most 96 characters for user and repository each."
             )
         return
-    if os.sep in name or name.lower().endswith(".gguf"):
+    if os.path.isfile(user_path(name)):
         raise SettingError(
             f'"{name}" is a path: {FILE}{name} takes a file into the store, -m uses it as it is.'
         )
+    if os.sep in name or name.lower().endswith(".gguf"):
+        raise SettingError(f'"{name}" is neither user/repo[:QUANT] nor a file that is here.')
     models.expand(name)
 
 

@@ -49,7 +49,8 @@ def run(tmp_path: Path) -> Run:
     def run(*args: str | Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-c", PROGRAM, "run", *map(str, args)],
-            input=stdin, capture_output=True, text=True, timeout=300, cwd=tmp_path, env=environment(tmp_path),
+            input=stdin or "", capture_output=True, text=True, timeout=300, cwd=tmp_path,
+            env=environment(tmp_path),
         )  # fmt: skip
 
     return run

@@ -12,7 +12,7 @@ import pytest
 
 import edge_spec
 from edge_spec.errors import IncompatiblePairError, PromptTooLongError, SettingError, UsageError
-from edge_spec.events import Finished, Started, Verified
+from edge_spec.events import Finished, Notice, Started, Verified
 from edge_spec.sampling import SamplerChain
 
 GREEDY = edge_spec.Sampling(temperature=0)
@@ -49,6 +49,19 @@ def test_plain_and_drafted_greedy_text_are_equal(tiny, twins):
         drafted = twins.answer(COPY, sampling=GREEDY, decoding=decoding(draft_max=k), reuse_cache=False)
         assert drafted.token_ids == plain.token_ids
         assert drafted.stats.acceptance_rate == 1.0
+
+
+@pytest.mark.gguf
+def test_drafting_that_has_no_model_is_told_once(tiny_path):
+    def told(**options) -> list[str]:
+        events = pair.generate("Hi", decoding=edge_spec.Decoding(max_tokens=2, **options))
+        return [event.text for event in events if isinstance(event, Notice)]
+
+    with edge_spec.load_pair(tiny_path, context_size=512) as pair:
+        words = "there is no draft model"
+        assert not any(words in text for text in told(draft_max=0) + told(drafter="ngram"))
+        assert sum(words in text for text in told(draft_max=5)) == 1
+        assert not any(words in text for text in told(drafter="draft"))
 
 
 @pytest.mark.gguf

@@ -9,6 +9,7 @@ import pty
 import subprocess
 import sys
 import time
+import tomllib
 import types
 from pathlib import Path
 
@@ -153,7 +154,9 @@ def test_web_without_its_extra_says_what_to_install(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     code, _, err = invoke(capsys, "chat", "--web")
-    assert (code, err) == (2, "edge-spec: --web needs textual-serve: pip install 'edge-spec[web]'.\n")
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    install = f'`{sys.executable} -m pip install "{extras["web"][0]}"`'
+    assert (code, err) == (2, f"edge-spec: --web needs textual-serve: run {install}.\n")
 
 
 def test_web_serves_this_very_command(

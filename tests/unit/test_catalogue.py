@@ -159,8 +159,19 @@ def test_a_name_stands_for_a_pair_or_a_model() -> None:
         "qwen2.5-coder-0.5b",
     ]
     assert [entry.name for entry in catalogue().expand("gemma-3-270m")] == ["gemma-3-270m"]
-    with pytest.raises(SettingError, match='no model or pair called "llama": the pairs are starter, tiny'):
-        catalogue().expand("llama")
+
+
+LLAMAS = ": did you mean llama-3.2-1b or llama-3.1-8b or llama-3.3-70b?"
+ALL = "`edge-spec models list --all` shows all; user/repo[:QUANT] names one on the hub."
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("strater", ": did you mean starter?"), ("xyzzy", "."), ("llama3", LLAMAS)]
+)
+def test_an_unknown_name_gets_the_nearest_ones_and_how_to_see_all(name: str, hint: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        catalogue().expand(name)
+    assert str(caught.value) == f'There is no model or pair called "{name}"{hint} {ALL}'
 
 
 def test_a_sound_catalogue_loads(tmp_path: Path) -> None:

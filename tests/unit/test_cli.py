@@ -76,14 +76,15 @@ def test_the_lines_of_the_overview_are_what_the_commands_say_of_themselves() -> 
 
 
 @pytest.mark.parametrize(
-    "args", [["run"], ["check"], ["models", "pull"], ["models", "list"], ["models", "quantize"], ["doctor"],
-             ["config", "path"], ["config", "show"], ["completion"], ["models"], ["config"]],
+    "args", [["run"], ["check"], ["models", "pull"], ["models", "list"], ["models", "forge"],
+             ["models", "quantize"], ["doctor"], ["config", "path"],
+             ["config", "show"], ["completion"], ["models"], ["config"]],
 )  # fmt: skip
 def test_every_command_has_help_of_80_columns(invoke, args: list[str]) -> None:  # type: ignore[no-untyped-def]
     result = invoke(*args, "--help")
     assert result.code == 0 and not result.err
     assert max(map(len, result.out.splitlines())) <= 80
-    if args not in (["run"], ["config", "show"]):
+    if args not in (["run"], ["config", "show"], ["models", "forge"]):
         assert len(result.out.splitlines()) <= 24
 
 
@@ -113,9 +114,10 @@ def test_check_reads_headers_without_llama_cpp(tmp_path: Path) -> None:
 
 
 def test_the_module_runs_as_a_program() -> None:
-    result = python("-m", "edge_spec.cli", "--version")
-    assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.startswith("edge-spec ")
+    for flag in ("--version", "-V"):
+        result = python("-m", "edge_spec.cli", flag)
+        assert (result.returncode, result.stderr) == (0, "")
+        assert result.stdout.startswith("edge-spec ")
 
 
 @pytest.mark.parametrize(
@@ -123,6 +125,10 @@ def test_the_module_runs_as_a_program() -> None:
     [
         (["--colour"], "No such option '--colour'; see 'edge-spec --help'."),
         (["rum"], "No such command 'rum'"),
+        (["pull", "starter"], "No such command 'pull'; did you mean 'models pull'?"),
+        (["rm"], "No such command 'rm'; did you mean 'models rm'?"),
+        (["list"], "No such command 'list'; did you mean 'models list'?"),
+        (["ls", "--json"], "No such command 'ls'; did you mean 'models list'?"),
         (["run", "--tmep", "1"], "No such option '--tmep'"),
         (["run", "a", "b"], "Got unexpected extra argument (b); see 'edge-spec run --help'."),
         (["check", "a"], "Missing argument 'DRAFT'; see 'edge-spec check --help'."),

@@ -107,7 +107,11 @@ def test_list_shows_what_is_here_and_what_could_be(
     offer()
     empty = invoke("models", "list")
     assert empty.out.splitlines()[0] == f"There is no model in {own_store} yet."
-    assert [line.split()[0] for line in empty.out.splitlines()[-2:]] == ["small", "duo"]
+    assert empty.out.splitlines()[-3:] == [
+        "Pairs, for --pair NAME:",
+        "  to be had with edge-spec models pull NAME: duo",
+        "1 more model can be had: edge-spec models list --all",
+    ]
     invoke("models", "pull", "small")
     (own_store / "broken.gguf").write_bytes(b"GGUF")
     listed = invoke("models", "list")
@@ -116,12 +120,28 @@ def test_list_shows_what_is_here_and_what_could_be(
     assert rows[1] == ["name", "architecture", "params", "quant", "size", "vocab", "licence"]
     assert rows[2][:2] == ["broken", "damaged"]
     assert rows[3][:2] == ["small", "llama"] and rows[3][-1] == "CC0-1.0"
-    assert len(rows) == 4 and "broken.gguf" in listed.err
+    assert listed.out.splitlines()[4:] == ["", "Pairs, for --pair NAME:", "  here: duo"]
+    assert "broken.gguf" in listed.err
     make_gguf(own_store / f"{'long-name-' * 6}.gguf", vocab_size=280)
     lines = invoke("models", "list").out.splitlines()
     assert all(len(line) <= 80 for line in lines)
     assert f"  {'long-name-' * 6}" in lines
     (own_store / f"{'long-name-' * 6}.gguf").unlink()
+
+
+def test_the_list_fits_a_small_terminal_and_with_all_only_its_width(invoke: Invoke, own_store: Path) -> None:
+    own_store.mkdir()
+    for number in range(4):
+        make_gguf(own_store / f"{'long-name-' * 6}{number}.gguf")
+    make_gguf(own_store / "SmolLM2-135M-Instruct.Q4_1.gguf")  # what the pair tiny is made of
+    short, everything = (invoke("models", "list", *args).out.splitlines() for args in ((), ("--all",)))
+    assert len(short) <= 24 and "  here: tiny" in short
+    assert short[-1] == "26 more models can be had: edge-spec models list --all"
+    assert max(map(len, short + everything)) <= 80
+    rows = [line.split() for line in everything]
+    assert ["qwen3-8b", "?", "Apache-2.0", "Qwen3", "8B"] in rows
+    assert ["tiny", "here", "smollm2-135m"] in rows
+    assert ["qwen3-8b-with-0.6b", "qwen3-8b", "+", "qwen3-0.6b"] in rows
 
 
 def test_a_forged_model_is_listed_with_its_recipe(invoke: Invoke, own_store: Path) -> None:
@@ -354,6 +374,15 @@ def test_doctor_tells_versions_machine_devices_store_and_files(invoke: Invoke, o
     assert found["problems"] == [] and found["store"]["models"] == ["x"]
     assert found["store"]["path"] == str(own_store) and found["machine"]["memory_bytes"] > 0
     assert any(device["name"] == "CPU" for device in found["llama.cpp"]["devices"])
+
+
+def test_doctor_knows_not_installed_from_unknown(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = psutil.cpu_count
+    monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: count() if logical else None)
+    monkeypatch.setattr("edge_spec.cli.doctor.versions", lambda: {"textual": None})
+    out = invoke("doctor").out
+    assert "  textual            not installed\n" in out
+    assert "  physical cores     unknown\n" in out
 
 
 def test_doctor_shows_what_a_container_leaves_of_the_machine(

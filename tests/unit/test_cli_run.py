@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -354,6 +355,62 @@ def test_the_prompt_comes_from_the_argument_a_file_or_stdin(
     assert asked("file dash", "-f", "-") == "file dash"
 
 
+@pytest.fixture
+def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Standard input as a pipe: its writer says something, and ends or stays."""
+    with contextlib.ExitStack() as opened:
+
+        def pipe(data: bytes, *, stays: bool = False) -> None:
+            reader, writer = os.pipe()
+            os.write(writer, data)
+            if stays:
+                opened.callback(os.close, writer)
+            else:
+                os.close(writer)
+            monkeypatch.setattr("sys.stdin", opened.enter_context(os.fdopen(reader)))
+
+        yield pipe
+
+
+def test_what_is_piped_beside_a_prompt_follows_it(
+    run: Run, stage: Stage, pipe: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(*args: str) -> tuple[str, str]:
+        code, _, err = run(*args, *MODELS)
+        assert code == 0
+        return stage.pair.asked["prompt"], err
+
+    pipe("\ufeff-old\n+new\n".encode())
+    assert asked("Explain this")[0] == "Explain this\n\n-old\n+new"
+    Path("p.txt").write_text("Explain\n")
+    pipe(b"diff\n")
+    assert asked("-f", "p.txt")[0] == "Explain\n\ndiff"
+    for nothing in (b"", b"\n"):
+        pipe(nothing)
+        assert asked("hi")[0] == "hi"
+    with Path("p.txt").open() as file:
+        monkeypatch.setattr("sys.stdin", file)
+        assert asked("hi")[0] == "hi\n\nExplain"
+    with Path(os.devnull).open() as file:
+        monkeypatch.setattr("sys.stdin", file)
+        assert asked("hi")[0] == "hi"
+        file.close()
+        assert asked("hi")[0] == "hi"
+    pipe(b"ab\xff")
+    assert run("hi", *MODELS).err == "edge-spec: There is a byte in standard input that is not UTF-8, at 2.\n"
+
+
+def test_a_pipe_that_stays_silent_is_not_waited_for(
+    run: Run, stage: Stage, pipe: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edge_spec.cli.prompt._PATIENCE", 0)
+    pipe(b"", stays=True)
+    err = run("hi", *MODELS).err
+    assert stage.pair.asked["prompt"] == "hi"
+    assert err.startswith("info: Nothing came on standard input yet") and err.count("\n") == 2
+    assert run("hi", "-q", *MODELS).err == ""
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -366,6 +423,8 @@ BAD_PROMPTS: dict[str, tuple[Any, tuple[str, ...], str]] = {
     "empty stdin": (b"", (), "The prompt is empty."),
     "a blank argument": (b"", (" \n",), "The prompt is empty."),
     "two prompts": (b"", ("a", "-f", "b"), "The prompt was given twice: as an argument, and with -f."),
+    "-p too": (b"", ("a", "-p", "b"), "The prompt was given twice: as an argument, and with -p."),
+    "-p and -f": (b"", ("--prompt", "a", "-f", "b"), "The prompt was given twice: with -p, and with -f."),
     "no such file": (
         b"", ("-f", "no.txt"), "The prompt file no.txt cannot be read: No such file or directory."
     ),
@@ -388,6 +447,22 @@ def test_a_bad_prompt_is_one_sentence_and_exit_2(
     monkeypatch.setattr("sys.stdin", stdin)
     assert run(*args) == (2, "", f"edge-spec: {message}\n")
     assert stage.loaded is None and not stage.pulled
+
+
+def test_names_of_options_that_llama_cpp_has_are_understood_and_not_shown(run: Run, stage: Stage) -> None:
+    assert run("-p", "hi", "--n-predict", "7", "--temperature", "0.5", *MODELS).code == 0
+    asked = stage.pair.asked
+    assert (asked["prompt"], asked["decoding"].max_tokens) == ("hi", 7)
+    assert asked["sampling"].temperature == 0.5
+    assert run("--prompt", "hi", "--temperature", "0.5", "--temp", "0.6", *MODELS).code == 0
+    assert stage.pair.asked["sampling"].temperature == 0.6
+    shown = run("--help").out
+    assert "-p," not in shown and "--temperature" not in shown
+
+
+def test_the_help_begins_with_what_is_used_most_and_ends_with_memory(run: Run) -> None:
+    titles = [line for line in run("--help").out.splitlines()[1:] if line.endswith(":") and line[0] != " "]
+    assert titles == ["Options:", "Text:", "Sampling:", "Models:", "Drafting:", "Memory and threads:"]
 
 
 BAD_OPTIONS = {

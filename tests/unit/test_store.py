@@ -85,8 +85,11 @@ def test_a_known_model_that_is_missing_names_the_command_that_gets_it(folder: Pa
 def test_an_unknown_name_gets_the_nearest_ones(folder: Path) -> None:
     make_gguf(folder / "mine.gguf")
     assert "did you mean smollm2-135m" in _refusal("smolm2-135")
-    assert "did you mean mine.gguf" in _refusal("mime.gguf")
-    assert "--pair starter" in _refusal("starter")
+    assert _refusal("mime.gguf") == 'There is no model "mime.gguf": did you mean mine.gguf?'
+    assert _refusal("starter") == (
+        '"starter" is a pair, not one model: it stands for qwen2.5-coder-1.5b and qwen2.5-coder-0.5b; '
+        "run and chat take --pair starter."
+    )
     assert "is a folder" in _refusal(folder)
     assert "is empty" in _refusal("")
     assert 'There is no model "no/such.gguf"' in _refusal("no/such.gguf")

@@ -164,7 +164,12 @@ def test_a_file_is_taken_into_the_store_with_all_its_parts(
     assert code == 2 and "is there already with other bytes" in err
     (tmp_path / "text.gguf").write_text("hello")
     assert "is not a GGUF" in invoke("models", "pull", f"file:{tmp_path / 'text.gguf'}")[2]
-    assert "is a path: file:" in invoke("models", "pull", "./text.gguf")[2]
+    path = str(tmp_path / "text.gguf")
+    assert f"is a path: file:{path} takes" in invoke("models", "pull", path)[2]
+    for name in ("no/such/file", "./x", "other.gguf"):
+        assert invoke("models", "pull", name) == (
+            2, "", f'edge-spec: "{name}" is neither user/repo[:QUANT] nor a file that is here.\n'
+        )  # fmt: skip
 
 
 def test_a_file_whose_name_does_not_say_gguf_is_a_model_in_the_store(
@@ -192,6 +197,7 @@ def test_a_dry_run_tells_files_and_disk_and_fetches_nothing(
     assert lines[-1].startswith("99 MB to fetch; ") and str(folder) in lines[-1]
     assert not list(folder.rglob("*"))
     pull(f"file:{path}")
-    assert (
-        invoke("models", "pull", f"file:{path}", "--dry-run")[1].splitlines()[-1].startswith("0 kB to fetch")
-    )
+    here = "x is here already.\n"
+    assert invoke("models", "pull", f"file:{path}", "--dry-run") == (0, here, "")
+    out = invoke("models", "pull", f"file:{path}", "smollm2-135m", "--dry-run")[1]
+    assert out.startswith(here) and "\n98 MB to fetch; " in out

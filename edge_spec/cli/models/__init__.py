@@ -8,7 +8,7 @@ from edge_spec.cli.lazy import LazyGroup
 
 COMMANDS = {
     "pull": "Fetch models or pairs: of the catalogue, of the hub, or files.",
-    "list": "The models on this machine, and what the catalogue offers besides.",
+    "list": "The models on this machine, and the pairs; --all shows what can be had.",
     "pairs": "Which models on this machine pair, best first.",
     "verify": "Are the bytes still the ones that were pulled?",
     "rm": "Remove models from the store.",

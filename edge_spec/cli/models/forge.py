@@ -98,9 +98,9 @@ def command(
     """Make a faster draft for TARGET out of the model DRAFT, and say what each step brought.
 
     \b
-    - other weights: the type that promises the largest speed-up here, by measured time and acceptance
-    - fewer tokens: those that TARGET really writes, with all bytes and special tokens
-    - fewer layers, on request: a block in the middle, chosen by measured acceptance
+    - other weights: the type with the largest speed-up by what is measured here
+    - fewer tokens: those that TARGET writes, all bytes and special tokens
+    - fewer layers, on request: a block in the middle, by measured acceptance
 
     A step is taken when it raises the expected speed-up, or when it was asked for. TARGET answers
     sample prompts first; the text that a forged draft helps to write stays exactly TARGET's own.

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edge_spec.cli.output import print_json, say, show, table
+from edge_spec.cli.output import print_json, say, show
 from edge_spec.cli.paragraph import show_wrapped, width
 from edge_spec.sizes import count_text, size_text
 
 if TYPE_CHECKING:
-    from edge_spec.models.catalogue import Catalogue
+    from collections.abc import Iterable, Sequence
+
+    from edge_spec.models.catalogue import Entry, PairEntry
     from edge_spec.models.inventory import FoundModel
 
 _HEADING = ["name", "architecture", "params", "quant", "size", "vocab", "licence"]
@@ -20,9 +22,10 @@ _MAX_LICENCE = 12
 
 
 @click.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(as_json: bool) -> None:
-    """The models on this machine, and what the catalogue offers besides.
+@click.option("--all", "everything", is_flag=True, help="Every model and pair of the catalogue, described.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, all of them in it.")
+def command(everything: bool, as_json: bool) -> None:
+    """The models on this machine, the pairs, and how many models can be had besides.
 
     Looks into our store, the Hugging Face cache, LM Studio, Ollama and llama.cpp's cache, and
     writes to none of them. Every model is used by the name that is shown here; models with the
@@ -64,7 +67,15 @@ def command(as_json: bool) -> None:
     for model in models:
         if model.problem:
             say(model.problem)
-    _offer(catalogue(), {entry.name for entry in offered})
+    pairs = list(catalogue().pairs.values())
+    pairs.sort(key=lambda pair: not here.issuperset(pair.models))
+    if everything:
+        _describe(offered, pairs, here)
+    else:
+        _name_pairs(pairs, here)
+        if offered:
+            more = f"{len(offered)} more model{'s' if len(offered) > 1 else ''} can be had"
+            show(f"{more}: edge-spec models list --all")
 
 
 def _show_models(models: list[FoundModel]) -> None:
@@ -90,21 +101,49 @@ def _show_models(models: list[FoundModel]) -> None:
                 show_wrapped(f"forged {recipes[name]}", first=" " * 6, rest=" " * 8)
 
 
-def _offer(catalogue: Catalogue, offered: set[str]) -> None:
-    """What `models pull` could fetch."""
-    rows = [
-        [entry.name, size_text(entry.size) if entry.size else "the hub's", entry.licence, entry.description]
-        for entry in catalogue.models.values()
-        if entry.name in offered
-    ]
-    rows += [
-        [pair.name, "pair", "", " + ".join(pair.models)]
-        for pair in catalogue.pairs.values()
-        if offered & set(pair.models)
-    ]
-    if rows:
+def _name_pairs(pairs: Iterable[PairEntry], here: set[str]) -> None:
+    """The names alone, which fit a small screen."""
+    names: dict[bool, list[str]] = {True: [], False: []}
+    for pair in pairs:
+        names[here.issuperset(pair.models)].append(pair.name)
+    show("\nPairs, for --pair NAME:")
+    for title, group in (("here", names[True]), ("to be had with edge-spec models pull NAME", names[False])):
+        if group:
+            show_wrapped(", ".join(group), first=f"  {title}: ", rest=" " * 4)
+
+
+def _describe(offered: Sequence[Entry], pairs: Sequence[PairEntry], here: set[str]) -> None:
+    """What `models pull` could fetch, and what every pair is made of."""
+    if offered:
         show("\nTo be had with edge-spec models pull NAME:")
-        table([["name", "size", "licence", "description"], *rows])
+        _show_rows(
+            ["name", "size", "licence", "description"],
+            [
+                [
+                    entry.name,
+                    size_text(entry.size) if entry.size else "?",
+                    _cut(entry.licence),
+                    entry.description,
+                ]
+                for entry in offered
+            ],
+        )
+    show("\nPairs, for --pair NAME:")
+    _show_rows(
+        ["pair", "", "target + draft"],
+        [
+            [pair.name, "here" if here.issuperset(pair.models) else "", " + ".join(pair.models)]
+            for pair in pairs
+        ],
+    )
+
+
+def _show_rows(heading: list[str], rows: list[list[str]]) -> None:
+    """Rows with their columns aligned, the last one wrapped in its own."""
+    widths = [max(map(len, column)) for column in zip(heading, *rows, strict=True)]
+    for row in (heading, *rows):
+        cells = "".join(f"{cell.ljust(size)}  " for cell, size in zip(row[:-1], widths, strict=False))
+        show_wrapped(row[-1], first=f"  {cells}", rest=" " * (len(cells) + 2))
 
 
 def _record(model: FoundModel) -> dict[str, Any]:
@@ -133,7 +172,6 @@ def _row(model: FoundModel) -> list[str]:
     facts = model.facts
     if facts is None or model.problem:
         return [model.name, "damaged", "", "", size_text(model.size), "", ""]
-    licence = model.licence or ""
     return [
         model.name,
         facts.architecture if facts.kind == "model" else facts.kind,
@@ -141,5 +179,9 @@ def _row(model: FoundModel) -> list[str]:
         facts.quantization,
         size_text(model.size),
         facts.vocab.fingerprint[:8] if facts.vocab.has_texts else "",
-        licence if len(licence) <= _MAX_LICENCE else f"{licence[: _MAX_LICENCE - 1]}…",
+        _cut(model.licence or ""),
     ]
+
+
+def _cut(licence: str) -> str:
+    return licence if len(licence) <= _MAX_LICENCE else f"{licence[: _MAX_LICENCE - 1]}…"

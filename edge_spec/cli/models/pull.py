@@ -10,7 +10,10 @@ from edge_spec.cli.output import show
 from edge_spec.sizes import size_text
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from edge_spec.models.sources import PullPlan
+    from edge_spec.models.wanted import Wanted
 
 
 @click.command("pull")
@@ -41,16 +44,28 @@ def command(names: tuple[str, ...], revision: str | None, dry_run: bool, quiet: 
 
 
 def _foretell(plan: PullPlan) -> None:
-    """The files of a plan, and whether the disk has room for them."""
+    """The files of a plan that are not here yet, and whether the disk has room for them."""
     from edge_spec.models.job import disk_usage
 
+    missing = [wanted for wanted in plan.wanted if not _is_here(wanted, plan.folder)]
     for wanted in plan.wanted:
         for note in wanted.notes:
             show(note)
+        if wanted not in missing:
+            show(f"{wanted.name} is here already.")
+            continue
         commit = f" at {wanted.commit[:12]}" if wanted.commit else ""
         licence = f", licence {wanted.licence}" if wanted.licence else ""
         show(f"{wanted.name}: {size_text(wanted.size)} from {wanted.source}{commit}{licence}")
         for file in wanted.files:
             show(f"  {file.file}  {size_text(file.size)}  sha256 {file.sha256}")
+    if not missing:
+        return
     free = disk_usage(plan.folder).free
     show(f"{size_text(plan.num_bytes)} to fetch; {size_text(free)} free in {plan.folder}.")
+
+
+def _is_here(wanted: Wanted, folder: Path) -> bool:
+    """As far as sizes on disk tell."""
+    paths = [(folder / file.file, file.size) for file in wanted.files]
+    return all(path.is_file() and path.stat().st_size == size for path, size in paths)
