@@ -94,17 +94,7 @@ if TYPE_CHECKING:
     from edge_spec.sizes import count_text, size_text
     from edge_spec.stats import Stats
     from edge_spec.text import Detokenizer, TextStream
-    from edge_spec.trace import (
-        TraceHeader,
-        TraceReader,
-        TraceWriter,
-    )
-    from edge_spec.trace import (
-        decode as decode_event,
-    )
-    from edge_spec.trace import (
-        encode as encode_event,
-    )
+    from edge_spec.trace import TraceHeader, TraceReader, TraceWriter
     from edge_spec.types import Fate, FinishReason, Message, Origin, Proposal, Verdict
 
 _HOME = {
@@ -169,10 +159,8 @@ _HOME = {
     "chosen_models": "cli.prepare",
     "command_settings": "cli.options",
     "count_text": "sizes",
-    "decode_event": "trace",
     "disk_usage": "models.job",
     "drafts_for": "models.library",
-    "encode_event": "trace",
     "estimate_pair": "models.library",
     "forge_draft": "forge.process",
     "found_models": "models.library",
@@ -195,8 +183,6 @@ _HOME = {
 _NAME_AT_HOME = {
     "catalogue": "catalogue_pairs",
     "command_settings": "resolve_settings",
-    "decode_event": "decode",
-    "encode_event": "encode",
     "list_models": "installed",
     "resolve_settings": "resolve",
     "user_settings_file": "user_file",
@@ -265,10 +251,8 @@ __all__ = [
     "chosen_models",
     "command_settings",
     "count_text",
-    "decode_event",
     "disk_usage",
     "drafts_for",
-    "encode_event",
     "estimate_pair",
     "forge_draft",
     "found_models",

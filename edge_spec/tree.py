@@ -1,4 +1,4 @@
-"""Shapes of drafted trees: a parents array in, and out of it whatever somebody needs.
+"""Shapes of drafted trees: a parents array in, and out of it its rows' children and its paths.
 
 `parents[i]` is the index of node i's parent, always below i; -1 is the context. The worked
 examples all use this tree of five nodes, whose parents are (-1, -1, 0, 0, 2)::
@@ -40,32 +40,6 @@ def children(parents: Sequence[int]) -> list[list[int]]:
     return rows
 
 
-def depths(parents: Sequence[int]) -> list[int]:
-    """Each node's level; the context's children are at 0.
-
-    Raises ValueError for a malformed array.
-
-    >>> depths((-1, -1, 0, 0, 2))
-    [0, 0, 1, 1, 2]
-    """
-    check(parents)
-    levels: list[int] = []
-    for parent in parents:
-        levels.append(0 if parent < 0 else levels[parent] + 1)
-    return levels
-
-
-def leaves(parents: Sequence[int]) -> list[int]:
-    """The nodes without children, in index order.
-
-    Raises ValueError for a malformed array.
-
-    >>> leaves((-1, -1, 0, 0, 2))
-    [1, 3, 4]
-    """
-    return [node for node, below in enumerate(children(parents)[1:]) if not below]
-
-
 def path(parents: Sequence[int], node: int) -> list[int]:
     """The nodes from the first level down to `node`, which is the last; -1 gives [].
 
@@ -80,20 +54,3 @@ def path(parents: Sequence[int], node: int) -> list[int]:
         nodes.append(node)
         node = parents[node]
     return nodes[::-1]
-
-
-def leaf_sets(parents: Sequence[int]) -> list[list[int]]:
-    """For each node the ranks, in `leaves`, of the leaves at or below it, ascending.
-
-    llama.cpp keeps one sequence a leaf, and a node's cell carries the sequence ids of all
-    leaves that read it. A chain has one leaf, so every node's set is [0]. Raises ValueError
-    for a malformed array.
-
-    >>> leaf_sets((-1, -1, 0, 0, 2))
-    [[1, 2], [0], [2], [1], [2]]
-    """
-    sets: list[list[int]] = [[] for _ in parents]
-    for rank, leaf in enumerate(leaves(parents)):
-        for node in path(parents, leaf):
-            sets[node].append(rank)
-    return sets

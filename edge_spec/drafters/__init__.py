@@ -1,4 +1,4 @@
-"""Drafters: one file each, and the names they are chosen by."""
+"""Drafters: one file each, and what they learn from and share."""
 
 from edge_spec.drafters.cascade import Cascade
 from edge_spec.drafters.draft_model import ModelDrafter, Window
@@ -8,7 +8,6 @@ from edge_spec.drafters.none import NoDrafter
 from edge_spec.drafters.token_map import TokenMap
 
 __all__ = [
-    "NAMES",
     "Cascade",
     "DrawChoice",
     "ModelDrafter",

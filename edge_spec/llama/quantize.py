@@ -50,11 +50,6 @@ _WHY_NOT = {
 }
 
 
-def type_names() -> list[str]:
-    """The type names that `quantize` takes, largest first."""
-    return list(_BITS)
-
-
 def quantize(
     source: str | Path,
     destination: str | Path,

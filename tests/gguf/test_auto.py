@@ -13,7 +13,7 @@ from edge_spec.config import Decoding, Sampling
 from edge_spec.drafters import ModelDrafter
 from edge_spec.drafters.draft_model import SINK_TOKENS
 from edge_spec.engine import Engine
-from edge_spec.events import Drafted, Notice, Verified
+from edge_spec.events import Drafted, Verified
 from edge_spec.planner import FixedPlanner, calibration
 from edge_spec.target import ModelTarget
 from edge_spec.types import Timers
@@ -29,6 +29,13 @@ def pair(tiny_path: Path) -> Iterator[edge_spec.Pair]:
         yield pair
 
 
+@pytest.fixture
+def never_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is kept of any pair; each width is measured as few times as it can be."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(calibration, "_BUDGET_S", 0.0)
+
+
 @pytest.mark.parametrize("seed", [None, 3], ids=["greedy", "seeded"])
 @pytest.mark.parametrize("drafter", ["ngram", "auto"])
 def test_the_text_is_the_plain_one(pair: edge_spec.Pair, drafter: str, seed: int | None) -> None:
@@ -41,20 +48,24 @@ def test_the_text_is_the_plain_one(pair: edge_spec.Pair, drafter: str, seed: int
     assert ids(drafter=drafter, draft_max=16) == ids(draft_max=0)
 
 
-def test_what_was_measured_is_kept_and_measured_once(pair: edge_spec.Pair) -> None:
+@pytest.mark.usefixtures("never_measured")
+def test_what_was_measured_is_kept_and_measured_once(tiny_path: Path) -> None:
     decoding = Decoding(max_tokens=8, drafter="auto", draft_max=16)
-    events = list(pair.generate("Say hello.", decoding=decoding))
-    kept, drifted = calibration.recall(pair.target, pair.draft) or (None, True)
+
+    def shares(pair: edge_spec.Pair) -> list[float]:
+        events = pair.generate("Say hello.", decoding=decoding)
+        return [event.fraction for event in events if isinstance(event, edge_spec.Calibrating)]
+
+    with edge_spec.load_pair(tiny_path, tiny_path, context_size=512) as first:
+        told = shares(first)
+        assert told == sorted(told) and told[0] == 0 and told[-1] > 0.9
+        kept, drifted = calibration.recall(first.target, first.draft) or (None, True)
     assert kept is not None and kept.draft is not None and not drifted
-    shown = [one for one in calibration.kept_pairs() if one.target == pair.target.path.stem]
-    assert any(one.verify_s == kept.verify.measured for one in shown)
+    assert [one.verify_s for one in calibration.kept_pairs()] == [kept.verify.measured]
     assert set(kept.verify.measured) >= {1, 2, 4, 8, 16, 32}
     assert all(seconds > 0 for seconds in kept.verify.measured.values())
-    with edge_spec.load_pair(pair.target.path, pair.draft and pair.draft.path, context_size=512) as again:
-        told = [e.text for e in again.generate("Say hello.", decoding=decoding) if isinstance(e, Notice)]
-    assert not [text for text in told if text.startswith("Measuring")]
-    told = [event.text for event in events if isinstance(event, Notice)]
-    assert not told or "acceptance" in told[-1] or "would not pay" in told[-1]
+    with edge_spec.load_pair(tiny_path, tiny_path, context_size=512) as again:
+        assert shares(again) == []
 
 
 def test_what_an_answer_taught_is_kept_and_so_is_what_one_taught_that_nobody_heard_out(
@@ -111,13 +122,15 @@ class _Windowed(FixedPlanner):
         return [replace(budget, window=32) if first and budget.drafted else budget for budget in budgets]
 
 
+@pytest.mark.usefixtures("never_measured")
 def test_a_stop_while_costs_are_measured_ends_the_text_at_once(tiny_path: Path) -> None:
-    with edge_spec.load_pair(tiny_path, tiny_path, context_size=256) as pair:  # never measured at this size
+    with edge_spec.load_pair(tiny_path, tiny_path, context_size=256) as pair:
         told = []
         for event in pair.generate("Say hello.", decoding=Decoding(max_tokens=100)):
             told.append(event)
-            if isinstance(event, Notice) and event.text.startswith("Measuring"):
+            if isinstance(event, edge_spec.Calibrating):
                 pair.cancel()
+        assert any(isinstance(event, edge_spec.Calibrating) for event in told)
         assert isinstance(told[-1], edge_spec.Finished) and told[-1].reason == "cancelled"
         assert told[-1].stats.completion_tokens == 0
         assert pair.answer("Say hello.", decoding=Decoding(max_tokens=3)).token_ids, (
@@ -125,9 +138,10 @@ def test_a_stop_while_costs_are_measured_ends_the_text_at_once(tiny_path: Path) 
         )
 
 
+@pytest.mark.usefixtures("never_measured")
 def test_measuring_can_be_skipped_and_the_answer_is_plain(tiny_path: Path) -> None:
     decoding = Decoding(max_tokens=12, drafter="auto", draft_max=16)
-    with edge_spec.load_pair(tiny_path, tiny_path, context_size=260) as pair:  # never measured at this size
+    with edge_spec.load_pair(tiny_path, tiny_path, context_size=260) as pair:
         shares = []
         for event in pair.generate("Say hello.", decoding=decoding):
             if isinstance(event, edge_spec.Calibrating):

@@ -25,8 +25,14 @@ from edge_spec.target import ModelTarget
 from edge_spec.types import NO_PROPOSAL, Budget, Fate, Rows, Slot, Timers, Verdict
 from tests.gguf_maker import make_gguf
 
-NUM_ROUNDS = int(os.environ.get("EDGE_SPEC_ROUNDS", "200"))
+TINY_ROUNDS, PAIR_ROUNDS = (int(os.environ.get("EDGE_SPEC_ROUNDS", default)) for default in ("200", "60"))
 """Random rounds a test; set EDGE_SPEC_ROUNDS=1000 for the long version."""
+
+NUM_CHECKS = 4
+
+STEADY_TOKENS = 256
+"""Behind more than so many cells llama.cpp's flash attention rounds a row on its own otherwise than one
+beside others, so what was read in other widths differs there, whoever owns the cache."""
 
 
 class Loaded:
@@ -109,16 +115,20 @@ def scripted(proposal, accepted: int, token: int) -> Verdict:
     return Verdict(tokens, tuple(range(accepted)), tuple(fates), origin, (None,) * len(proposal))
 
 
-def random_rounds(target: Loaded, draft: Loaded, num_steps: int, seed: int) -> None:
+def random_rounds(target: Loaded, draft: Loaded, num_rounds: int, seed: int) -> None:
     """Propose, accept, reject, cancel and edit at random through the real target and drafter,
-    then compare both models' logits with a fresh read at the same width."""
+    then compare both models' logits with a fresh read at the same width.
+
+    Rounds that are cancelled are not counted.
+    """
     rng, timers = random.Random(seed), Timers()
     vocab = min(target.model.num_vocab, draft.model.num_vocab)
     sides = ModelTarget(target.cache, timers), ModelDrafter(draft.cache, vocab, timers)
     slot = slot_of([rng.randrange(1000) for _ in range(12)])
-    for step in range(1, num_steps + 1):
+    completed = num_cancelled = num_checks = 0
+    while completed < num_rounds:
         act = rng.random()
-        if len(slot.tokens) > 300 or act < 0.03:
+        if len(slot.tokens) > STEADY_TOKENS - 8 or act < 0.03:
             # An edited conversation: keep a random prefix, go on differently.
             slot = slot_of([*slot.tokens[: rng.randrange(4, 60)], *(rng.randrange(1000) for _ in range(3))])
             for side in sides:
@@ -133,6 +143,7 @@ def random_rounds(target: Loaded, draft: Loaded, num_steps: int, seed: int) -> N
         except Cancelled:
             assert stop is not None
             stop.cancel.clear()
+            num_cancelled += 1
             continue
         if stop is not None:
             stop.cancel.clear()
@@ -143,7 +154,9 @@ def random_rounds(target: Loaded, draft: Loaded, num_steps: int, seed: int) -> N
         for loaded in (target, draft):
             held = list(loaded.cache.tokens(0))
             assert held == slot.tokens[: len(held)]
-        if step % (num_steps // 4) == 0:
+        completed += 1
+        if completed % (num_rounds // NUM_CHECKS) == 0:
+            num_checks += 1
             for loaded in (target, draft):
                 loaded.cache.sync(0, slot.tokens)
                 missing = slot.tokens[loaded.cache.length(0) :]
@@ -151,23 +164,26 @@ def random_rounds(target: Loaded, draft: Loaded, num_steps: int, seed: int) -> N
                     loaded.cache.append([Rows(0, missing[start : start + 16], 0)])
                 walked = last_rows(loaded.cache, slot.tokens, 4)
                 fresh = fresh_rows(loaded.cache, slot.tokens, 4)
-                assert np.abs(walked - fresh).max() == 0.0, f"{loaded.model.path.name} after {step} steps"
+                assert np.abs(walked - fresh).max() == 0.0, (
+                    f"{loaded.model.path.name} after {completed} rounds"
+                )
             for side in sides:
                 side.begin(slot)
+    assert num_checks >= NUM_CHECKS and num_cancelled > 0
 
 
 @pytest.mark.gguf
 def test_random_rounds_leave_the_logits_of_a_fresh_read_on_tiny(tiny, tiny_path):
     other = Loaded(tiny_path)
     try:
-        random_rounds(tiny, other, NUM_ROUNDS, seed=1)
+        random_rounds(tiny, other, TINY_ROUNDS, seed=1)
     finally:
         other.close()
 
 
 @pytest.mark.pair
 def test_random_rounds_leave_the_logits_of_a_fresh_read_on_the_pair(starter):
-    random_rounds(*starter, NUM_ROUNDS, seed=2)
+    random_rounds(*starter, PAIR_ROUNDS, seed=2)
 
 
 @pytest.mark.pair
@@ -258,8 +274,8 @@ def test_what_would_abort_the_process_is_refused_before_the_call(tiny, rows, wan
 
 
 @pytest.mark.pair
-@pytest.mark.parametrize("delay_s", [0.05, 0.4, 1.0])
-def test_cancel_in_a_long_prefill_acts_within_200_ms_and_leaves_the_cache_usable(starter, delay_s):
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
+def test_cancel_in_a_long_prefill_acts_within_200_ms_and_leaves_the_cache_usable(starter, share):
     target, _ = starter
     prompt = [(7 * i) % 1000 for i in range(500)]
     asked: list[float] = []
@@ -269,7 +285,10 @@ def test_cancel_in_a_long_prefill_acts_within_200_ms_and_leaves_the_cache_usable
         target.cancel.set()
 
     target.cache.append([Rows(0, prompt[:5], 5)])
-    timer = threading.Timer(delay_s, stop)
+    started = time.perf_counter()
+    target.cache.append([Rows(0, prompt[5:69], 64)])  # on no machine does all of it take less
+    timer = threading.Timer(share * (time.perf_counter() - started), stop)
+    target.cache.rollback(0, 5)
     timer.start()
     with pytest.raises(Cancelled):
         target.cache.append([Rows(0, prompt[5:], 495)])

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from edge_spec.cli import PIPE_CLOSED
 from edge_spec.events import Finished, Prefilled, Verified
-from edge_spec.trace import read_trace
+from edge_spec.trace import TraceReader
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -101,7 +102,7 @@ def test_a_trace_tells_the_tokens_that_were_printed(run: Run, tiny_path: Path, t
         "-k",
         "3",
     )
-    with read_trace(tmp_path / "t.jsonl") as trace:
+    with TraceReader(tmp_path / "t.jsonl") as trace:
         events = list(trace)
         assert trace.header.files["target"]["sha256"] == json.loads(result.stdout)["target"]["sha256"]
     tokens = [token for event in events if isinstance(event, Verified) for token in event.verdict.tokens]
@@ -235,7 +236,7 @@ def test_ctrl_c_keeps_the_answer_so_far(tmp_path: Path, tiny_path: Path, as_json
     assert process.returncode == 130
     text = (first + out).decode()
     assert err.decode().endswith("; cancelled]\n") and err.count(b"\n") == 1
-    with read_trace(tmp_path / "t.jsonl") as trace:
+    with TraceReader(tmp_path / "t.jsonl") as trace:
         last = list(trace)[-1]
     assert isinstance(last, Finished) and last.reason == "cancelled"
     if as_json:
@@ -262,11 +263,12 @@ def test_a_reader_that_has_enough_ends_the_run_quietly(tmp_path: Path, tiny_path
     command = (
         f"'{sys.executable}' -m edge_spec.cli run '{LONG}' -m '{tiny_path}' -k 0 -n 2000 --logit-bias 2-inf"
     )
-    script = f"{command} | head -c 20"
+    script = f"{command} | head -c 20; exit ${{PIPESTATUS[0]}}"
     result = subprocess.run(
         ["bash", "-c", script], capture_output=True, text=True, env=environment(tmp_path), timeout=120
     )
     assert result.stderr == "" and len(result.stdout) == 20
+    assert result.returncode == PIPE_CLOSED
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
@@ -314,7 +316,7 @@ def test_a_terminal_keeps_the_first_words_while_the_draft_reads_the_prompt(
     os.close(theirs)
     shown = _read_all(ours).decode()
     assert process.wait(60) == 0
-    with read_trace(tmp_path / "t.jsonl") as trace:
+    with TraceReader(tmp_path / "t.jsonl") as trace:
         events = list(trace)
         tokens = [token for event in events if isinstance(event, Verified) for token in event.verdict.tokens]
         text = b"".join(map(trace.piece, tokens)).decode()

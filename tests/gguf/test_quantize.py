@@ -13,7 +13,7 @@ import pytest
 
 from edge_spec.errors import Cancelled, EngineError, ModelFileError, OutputError, SettingError
 from edge_spec.llama import quantize as module
-from edge_spec.llama.quantize import quantize, type_names
+from edge_spec.llama.quantize import quantize
 from edge_spec.models.ggml_types import FILE_TYPES
 from edge_spec.models.header import read_header
 from tests.gguf_maker import make_gguf
@@ -25,7 +25,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_gguf(tmp_path_factory.mktemp("wide") / "wide.gguf", width=256, layers=1)
 
 
-@pytest.mark.parametrize("name", type_names())
+@pytest.mark.parametrize("name", list(module._BITS))
 def test_every_type_on_offer_is_written(wide: Path, tmp_path: Path, name: str) -> None:
     seen: list[tuple[int, int]] = []
     result = quantize(
@@ -94,7 +94,7 @@ def test_types_that_cannot_be_written_are_refused_with_the_reason(
 
 
 def test_every_file_type_is_either_on_offer_or_refused_with_a_reason() -> None:
-    assert {*type_names(), *module._WHY_NOT} == set(FILE_TYPES.values())
+    assert {*module._BITS, *module._WHY_NOT} == set(FILE_TYPES.values())
 
 
 def test_file_types_are_those_of_the_bindings() -> None:

@@ -80,6 +80,10 @@ def test_rejections_do_not_stop_progress(pair):
     )
     rounds = [event.verdict for event in events if isinstance(event, Verified)]
     assert all(len(verdict.tokens) >= 1 for verdict in rounds)
+    finished = events[-1]
+    assert isinstance(finished, edge_spec.Finished)
+    if pair.target.header.architecture != pair.draft.header.architecture:
+        assert finished.stats.rejected > 0
     assert sum(len(verdict.tokens) for verdict in rounds) == 60
 
 

@@ -7,6 +7,7 @@ draft the text is the plain text, and the noise makes the plain text an exact dr
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from scipy import stats
 
 import edge_spec.verify
 from edge_spec.config import Sampling
-from edge_spec.drafters import ModelDrafter, TokenMap
+from edge_spec.drafters import DrawChoice, ModelDrafter, TokenMap
 from edge_spec.sampling import SamplerChain, draw, draw_shared, noise, uniforms
 from edge_spec.testing import TableCache, TableModel
 from edge_spec.types import NO_PROPOSAL, Budget, Coupling, Dist, Proposal, Slot, Timers
@@ -409,3 +410,35 @@ def test_tokens_that_a_draft_spells_leave_the_law_alone(num: int, top_k: int) ->
     for seed in range(5):
         check_law(random_table(seed, 5), functools.partial(draft, TableModel(3, seed, sharpness=1.0)))
     assert proposed >= {0, 1, 2, 3}
+
+
+# --- a draft that draws or takes its likeliest token, as it learned to --------------------------
+
+
+@pytest.mark.parametrize("top_k", [0, 2], ids=["dense", "sparse"])
+@pytest.mark.parametrize("num", [1, 3])
+def test_a_draft_that_draws_only_where_that_pays_leaves_the_law_alone(num: int, top_k: int) -> None:
+    learned = DrawChoice()
+    for percent in range(35, 100, 10):
+        q = Dist(np.arange(4), np.array([percent, *[(100 - percent) / 3] * 3]) / 100)
+        certain = Dist(np.array([0]), np.array([1.0]))
+        for _ in range(20):
+            if percent < 60:
+                learned.observe(q, q, agreement=1.0)
+            else:
+                learned.observe(q, certain, agreement=percent / 100)
+    sampler = SamplerChain(Sampling(temperature=1.0, top_k=top_k, top_p=1.0, min_p=0.0))
+    drawn: set[tuple[bool, ...]] = set()
+
+    def draft(model: TableModel, context: Context, coupling: Coupling) -> Proposal:
+        slot = Slot(0, [2, 3, *context], 2, 9, coupling, sampler, sampler, lambda _tokens: None)
+        own = ModelDrafter(TableCache(model), 4, Timers(), choice=copy.deepcopy(learned))
+        own.begin(slot)
+        (proposal,) = own.propose([slot], [Budget(1, num, "draft")])
+        drawn.add(tuple(q is not None for q in proposal.dists))
+        return proposal
+
+    for seed in range(3):
+        check_law(random_table(seed, 4), functools.partial(draft, TableModel(4, seed, sharpness=1.0)))
+    assert {(True,), (False,)} == {nodes[:1] for nodes in drawn}
+    assert num == 1 or {(True, False), (False, True)} <= {nodes[:2] for nodes in drawn}, "both in one chain"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from edge_spec.errors import FetchError
 from tests.tui.alone import alone, until
 from tui.models.amounts import clock_text, duration_text
 from tui.models.downloads import DownloadMeter
-from tui.screens.pull import PullScreen
+from tui.screens.pull import REFRESH_S, PullScreen
 from tui.widgets.download_row import DownloadRow
 
 PAIR = CataloguePair("both", "Two models", "big", "small[red]", 300, 300, "Apache-2.0")
@@ -29,6 +30,7 @@ class Library:
     calls: list[tuple[str, ...]] = field(default_factory=list)
     error: Exception | None = None
     let_go: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
     report: Callable[[str, str, int, int], None] = print
 
     def pull(
@@ -39,12 +41,15 @@ class Library:
     ) -> list[Path]:
         self.calls.append(tuple(names))
         self.report = on_progress
-        while not self.let_go.wait(0.01):
-            if cancelled():
-                raise Cancelled
-        if self.error is not None:
-            raise self.error
-        return []
+        try:
+            while not self.let_go.wait(0.01):
+                if cancelled():
+                    raise Cancelled
+            if self.error is not None:
+                raise self.error
+            return []
+        finally:
+            self.ended.set()
 
 
 @pytest.fixture
@@ -88,11 +93,13 @@ async def test_figures_change_at_most_five_times_a_second(
     async with alone(PullScreen(["big"])) as (_, pilot):
         await until(pilot, lambda: library.calls)
         drawn.clear()
+        started = time.monotonic()
         for done in range(1000):
             library.report("big", "PyPI", done, 1000)
             if done % 100 == 0:
                 await pilot.pause(0.05)
-        assert 1 <= len(drawn) <= 5
+        assert 1 <= len(drawn) <= 1 + (time.monotonic() - started) / REFRESH_S
+    assert REFRESH_S >= 0.2
 
 
 async def test_escape_stops_says_what_is_kept_and_closes_with_no(library: Library) -> None:
@@ -135,8 +142,7 @@ async def test_a_failure_shows_the_librarys_sentence_as_it_is_and_can_be_tried_a
 async def test_leaving_the_program_stops_the_pull(library: Library) -> None:
     async with alone(PullScreen(["both"])) as (_, pilot):
         await until(pilot, lambda: library.calls)
-    # The thread has ended, or the program could not have; it was not let go.
-    assert not library.let_go.is_set()
+    assert library.ended.wait(10), "it was not let go, so only a stop ends it"
 
 
 class Clock:

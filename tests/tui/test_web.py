@@ -49,10 +49,16 @@ async def test_only_pages_of_this_machine_are_answered(
     given = {"Origin": origin, "Host": host}
     headers = {name: value.format(port=port) for name, value in given.items() if value is not None}
     async with aiohttp.ClientSession() as session:
-        # An allowed socket would start a program, so only refusals are asked of it.
-        for path in ("/", "/ws") if status == 403 else ("/",):
-            async with session.get(f"http://localhost:{port}{path}", headers=headers) as answer:
-                assert answer.status == status, path
+        async with session.get(f"http://localhost:{port}/", headers=headers) as answer:
+            assert answer.status == status
+        opening = session.ws_connect(f"http://localhost:{port}/ws", headers=headers)
+        if status == 200:
+            async with opening as typed:
+                assert not typed.closed
+        else:
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                await opening
+            assert refused.value.status == status
 
 
 async def test_the_page_asks_nothing_of_other_machines(port: int) -> None:

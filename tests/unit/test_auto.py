@@ -428,11 +428,11 @@ def test_no_draft_is_shorter_than_the_least_one_that_was_asked_for():
 
 
 def test_slots_share_what_a_decode_costs():
-    """Two slots of four rows would be eight rows here: what pays for one does not pay for both."""
+    """Two slots of four rows would be eight rows here: what pays for one does not pay for several."""
     flat = {1: 1.0, 4: 1.0, 5: 4.0, 8: 6.0, 16: 12.0}
     draft = TableModel(12, seed=2).blend(P, 0.95)
-    seconds = {}
-    for max_drafted in (0, 16):
+
+    def run(num_slots, max_drafted):
         target = TimedCache(P, flat, context_size=4096, num_slots=3)
         drafts = TimedCache(draft, {1: 0.02, 32: 0.64}, context_size=4096, num_slots=3)
         target.max_drafted = max_drafted
@@ -442,10 +442,15 @@ def test_slots_share_what_a_decode_costs():
         engine = Engine(
             ModelTarget(target, timers), Cascade(NgramDrafter(timers), model), planner, timers
         )  # fmt: skip
-        texts = [slot((1, 2, i), seq=i, max_tokens=150, sampling=WARM) for i in range(3)]
-        list(engine.generate(texts))
-        seconds[max_drafted] = target.busy_s + drafts.busy_s
-    assert seconds[16] < 1.02 * seconds[0]
+        texts = [slot((1, 2, i), seq=i, max_tokens=150, sampling=WARM) for i in range(num_slots)]
+        events = list(engine.generate(texts))
+        drafted = sum(len(event.proposal) for event in events if isinstance(event, Drafted))
+        return target.busy_s + drafts.busy_s, drafted
+
+    (alone_s, drafted), (plain_s, none) = run(1, 16), run(1, 0)
+    assert drafted > 100 and none == 0
+    assert alone_s < 0.6 * plain_s
+    assert run(3, 16)[0] < 1.02 * run(3, 0)[0]
 
 
 def test_a_draft_that_reads_a_window_goes_on_from_it_in_the_next_text():

@@ -104,26 +104,3 @@ def test_it_is_accepted_more_often_than_always_drawing_where_the_draft_is_flatte
     draft = TableModel(12, seed=99, sharpness=0.3).blend(sharp, 0.2)
     always, chosen = (accepted(generate(draft, c, "rejection", sharp)) for c in (None, DrawChoice()))
     assert chosen > 1.1 * always
-
-
-@pytest.mark.parametrize("weight", [0.2, 0.8])
-def test_the_law_of_a_token_does_not_depend_on_how_the_draft_draws(weight: float):
-    """1,600 tokens after one context against p itself: chi-square with 7 degrees of freedom."""
-    draft = TableModel(12, seed=99).blend(P, weight)
-    choice, sampler = DrawChoice(), SamplerChain(WARM)
-    p = sampler(P.logits([1, 2, 3]), [1, 2, 3])
-    counts = np.zeros(len(p.ids))
-    rng = np.random.default_rng(3)
-    target, drafts = TableCache(P), TableCache(draft)
-    for _ in range(1600):
-        timers = Timers()
-        drafter = ModelDrafter(drafts, P.num_vocab, timers, choice=choice)
-        slot = Slot(
-            0, [1, 2, 3], 2, 3, make_coupling("rejection", int(rng.integers(1 << 30)), 0), sampler, sampler,
-            lambda _tokens: None,
-        )  # fmt: skip
-        engine = Engine(ModelTarget(target, timers), drafter, FixedPlanner(2), timers)
-        first = emitted(list(engine.generate([slot])))[0]
-        counts[int(np.flatnonzero(p.ids == first)[0])] += 1
-    expected = 1600 * p.probs
-    assert float(((counts - expected) ** 2 / expected).sum()) < 26, "p = 0.0005 at 7 degrees of freedom"

@@ -9,7 +9,7 @@ import pytest
 
 from edge_spec.cancel import Cancel
 from edge_spec.config import Sampling
-from edge_spec.drafters import ModelDrafter, NoDrafter
+from edge_spec.drafters import ModelDrafter, NgramDrafter, NoDrafter
 from edge_spec.engine import Engine
 from edge_spec.events import Drafted, Finished, Prefilled, Started, Verified
 from edge_spec.planner import FixedPlanner
@@ -73,6 +73,20 @@ def test_text_with_a_draft_equals_plain_text(k, sampling, replays, draft_replays
     assert text(events) == PLAIN[sampling]
     assert finished(events).reason == "length"
     assert finished(events).stats.completion_tokens == 40
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 7])
+@pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "shared"])
+def test_text_with_copies_of_itself_equals_plain_text(k, sampling):
+    prompt = [1, 2, 3, 4, 5] * 4
+    plain = text(Rig(None).run(slot(prompt, sampling=sampling, max_tokens=120), k=0))
+    rig = Rig(None)
+    rig.drafter = NgramDrafter(rig.timers)
+    events = rig.run(slot(prompt, sampling=sampling, max_tokens=120), k=k)
+    assert text(events) == plain
+    stats = finished(events).stats
+    assert k in {len(e.proposal) for e in events if isinstance(e, Drafted)}
+    assert stats.accepted > 0 and (sampling == GREEDY or stats.rejected > 0)
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "shared"])

@@ -335,7 +335,9 @@ def test_control_characters_of_a_file_reach_no_message_and_no_name(tmp_path: Pat
     assert header.name == "[31mred"
 
 
-def test_two_thousand_damaged_headers_raise_nothing_but_model_file_errors(tiny: Path, tmp_path: Path) -> None:
+def test_three_hundred_damaged_headers_raise_nothing_but_model_file_errors(
+    tiny: Path, tmp_path: Path
+) -> None:
     resource = pytest.importorskip("resource")  # not on Windows
     data, path = tiny.read_bytes(), tmp_path / "damaged.gguf"
     end = read_header(tiny).data_offset
@@ -343,7 +345,7 @@ def test_two_thousand_damaged_headers_raise_nothing_but_model_file_errors(tiny: 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     started = time.monotonic()
     read = 0
-    for _ in range(2000):
+    for _ in range(300):
         damaged = bytearray(data)
         for _ in range(luck.choice((1, 1, 2, 8))):
             position = luck.randrange(end)
@@ -360,7 +362,7 @@ def test_two_thousand_damaged_headers_raise_nothing_but_model_file_errors(tiny: 
             read += 1
         except ModelFileError:
             pass
-    assert 0 < read < 2000
+    assert 0 < read < 300
     assert time.monotonic() - started < 60
     # KiB: far more than the 160 KB file, far less than a length that was believed.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000

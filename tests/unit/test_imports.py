@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -92,6 +93,21 @@ def test_public_names_are_sorted_and_can_be_imported() -> None:
     assert list(edge_spec.__all__) == sorted(edge_spec.__all__, key=lambda name: (not name.isupper(), name))
     for name in edge_spec.__all__:
         assert getattr(importlib.import_module("edge_spec"), name) is not None
+
+
+def exporting() -> list[str]:
+    """The modules that say in `__all__` what is public in them, by full name."""
+    return [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for path in [*LIBRARY, *INTERFACE]
+        if re.search(r"^__all__\b", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+
+
+@pytest.mark.parametrize("name", exporting())
+def test_what_a_module_says_is_public_is_there(name: str) -> None:
+    module = importlib.import_module(name)
+    assert [public for public in module.__all__ if not hasattr(module, public)] == []
 
 
 def test_every_public_name_has_one_home_and_is_listed() -> None:

@@ -30,10 +30,10 @@ from edge_spec.trace import (
     EventDecoder,
     EventEncoder,
     TraceHeader,
+    TraceReader,
     TraceWriter,
     decode,
     encode,
-    read_trace,
 )
 from edge_spec.types import Dist, Fate, Proposal, Timers, Verdict
 
@@ -132,7 +132,7 @@ def test_a_trace_file_gives_back_header_events_and_the_bytes_of_every_token(
         writer.begin(HEADER, piece)
         for event in written:
             writer.write(event)
-    with read_trace(path) as trace:
+    with TraceReader(path) as trace:
         assert trace.header == HEADER
         assert [encode(event) for event in trace] == [encode(event) for event in written]
         for event in written:
@@ -207,7 +207,7 @@ def test_a_new_trace_replaces_an_older_one(tmp_path: Path) -> None:
         with TraceWriter(path) as writer:
             writer.begin(HEADER, piece)
             writer.write(Notice("info", text))
-    with read_trace(path) as trace:
+    with TraceReader(path) as trace:
         assert list(trace) == [Notice("info", "two")]
 
 
@@ -264,7 +264,7 @@ def test_a_bad_trace_is_refused_with_its_line_and_reason(tmp_path: Path, name: s
     text, reason = BAD[name]
     path = tmp_path / "bad.jsonl"
     path.write_text(text)
-    with pytest.raises(UsageError) as caught, read_trace(path) as trace:
+    with pytest.raises(UsageError) as caught, TraceReader(path) as trace:
         list(trace)
     assert reason in str(caught.value)
     assert str(path) in str(caught.value)
@@ -272,4 +272,4 @@ def test_a_bad_trace_is_refused_with_its_line_and_reason(tmp_path: Path, name: s
 
 def test_a_missing_trace_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read: No such file"):
-        read_trace(tmp_path / "none")
+        TraceReader(tmp_path / "none")
