@@ -264,11 +264,6 @@ class TraceReader:
         return UsageError(f"The trace {self.path} cannot be read beyond line {self._number}: {what}.")
 
 
-def read_trace(path: Path) -> TraceReader:
-    """Open a trace and check its header; UsageError says what is wrong with the file."""
-    return TraceReader(path)
-
-
 def _named(event: Event) -> list[int]:
     """The tokens that an event names, each once."""
     match event:

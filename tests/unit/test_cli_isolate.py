@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from edge_spec import cli, host_process
-from edge_spec.trace import read_trace
+from edge_spec.trace import TraceReader
 from tests.unit.test_host import PROGRAM, ROOT, ask, in_process, tokens
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends POSIX signals")
@@ -62,7 +62,7 @@ def test_the_object_of_an_isolated_answer_has_the_same_fields_and_files(run) -> 
         "file": "d.gguf", "sha256": "hash of d.gguf", "quantization": "F64", "load_mode": "mmap"
     }  # fmt: skip
     assert err.endswith("; max-tokens reached]\n") and err.count("\n") == 1
-    with read_trace(Path("t.jsonl")) as trace:
+    with TraceReader(Path("t.jsonl")) as trace:
         assert trace.header.files["target"] == found["target"]
         assert tokens(list(trace)) == found["token_ids"]
 

@@ -29,7 +29,7 @@ from edge_spec.events import (
 )
 from edge_spec.models import sources
 from edge_spec.stats import Stats
-from edge_spec.trace import read_trace
+from edge_spec.trace import TraceReader
 from edge_spec.types import NO_PROPOSAL, Dist, Fate, FinishReason, Proposal, Timers, Verdict
 
 PIECES = [b"Hello", b" wor", b"ld", b"\xf0\x9f", b"\x98\x80", b"\x1b[2J", b"", b"!\n", b"STO", b"P it"]
@@ -550,7 +550,7 @@ def test_a_cancelled_answer_is_kept_and_is_exit_130(run: Run, stage: Stage) -> N
 
 def test_a_trace_is_saved_with_header_events_and_pieces(run: Run) -> None:
     assert run("hi", "--trace", "t.jsonl", *MODELS).code == 0
-    with read_trace(Path("t.jsonl")) as trace:
+    with TraceReader(Path("t.jsonl")) as trace:
         events = list(trace)
         assert [type(event) for event in events] == [type(event) for event in HELLO]
         assert trace.header.files["draft"]["file"] == "d.gguf"
