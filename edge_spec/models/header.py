@@ -12,6 +12,8 @@ import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from io import BufferedReader
+from mmap import mmap
 from pathlib import Path
 
 import numpy as np
@@ -224,9 +226,8 @@ def _read_file(path: Path) -> Header:
             if size == 0:
                 raise ModelFileError(f"{path} is empty: download it again.")
             for step in READ_STEPS:
-                file.seek(0)
                 try:
-                    return _parse(path, file.read(step), size)
+                    return _parse(path, _first_bytes(file, min(step, size)), size)
                 except NeedMoreBytes:
                     if step == READ_STEPS[-1]:
                         raise
@@ -238,6 +239,17 @@ def _read_file(path: Path) -> Header:
     except DamagedHeader as why:
         raise ModelFileError(f"{path} is not a usable GGUF: {why}.") from None
     raise AssertionError("the last step returns or raises")
+
+
+def _first_bytes(file: BufferedReader, length: int) -> bytes | mmap:
+    """The first bytes of a file, in memory that goes back to the system as soon as it is not needed.
+
+    What the C library gives for so much may stay with it, in a process that lives long.
+    """
+    buffer = mmap(-1, length)
+    file.seek(0)
+    read = file.readinto(buffer)
+    return buffer if read == length else buffer[:read]
 
 
 def _joined(head: Header) -> Header:
@@ -290,9 +302,9 @@ def check_loadable(header: Header) -> None:
             )
 
 
-def _parse(path: Path, data: bytes, size: int) -> Header:
+def _parse(path: Path, data: bytes | mmap, size: int) -> Header:
     if data[:4] != b"GGUF":
-        known = (what for magic, what in _LOOKALIKES if data.startswith(magic))
+        known = (what for magic, what in _LOOKALIKES if data[: len(magic)] == magic)
         kind = next(known, f"it begins with {data[:4]!r} instead of b'GGUF'")
         raise DamagedHeader(kind if kind.startswith("it ") else f"it is {kind}")
     cursor = Cursor(data, size)

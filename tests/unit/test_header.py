@@ -19,7 +19,7 @@ from edge_spec.errors import ModelFileError
 from edge_spec.models import kinds
 from edge_spec.models.facts import facts_of
 from edge_spec.models.ggml_types import FILE_TYPES, TENSOR_TYPES
-from edge_spec.models.header import Header, _parse, read_header
+from edge_spec.models.header import Header, _first_bytes, _parse, read_header
 from edge_spec.models.memory.cache import cache_bytes
 from edge_spec.models.reader import MAX_ARRAY_ITEMS, DamagedHeader, StringArray
 from tests.gguf_maker import make_gguf
@@ -423,3 +423,11 @@ def test_what_a_file_without_architecture_is_may_be_a_list(tmp_path: Path) -> No
     numbers = struct.pack("<IIQ", 9, 4, 2) + struct.pack("<II", 1, 2)
     data = _head(0, 2) + _string(b"general.type") + numbers + _string(b"split.no") + numbers
     assert "does not name its architecture" in _refusal(_write(tmp_path / "x.gguf", data))
+
+
+def test_a_file_that_is_shorter_than_it_was_is_read_as_far_as_it_goes(tmp_path):
+    path = tmp_path / "short"
+    path.write_bytes(b"GGUF and no more")
+    with path.open("rb") as file:
+        assert _first_bytes(file, 1000) == b"GGUF and no more"
+        assert _first_bytes(file, 4)[:] == b"GGUF"
