@@ -809,6 +809,18 @@ def test_an_answer_that_could_not_be_drafted_for_says_why(chat: Chat) -> None:
     assert (speculation.on, speculation.reason) == (False, "what drafting costs here was not measured")
 
 
+@pytest.mark.parametrize(("state", "word"), [("auto-off", "off"), ("on", "on")])
+def test_why_the_planner_drafts_or_not_does_not_say_so_twice(
+    chat: Chat, state: Literal["auto-off", "on"], word: str
+) -> None:
+    chat.ask("Hi", *plain("a"))
+    fold = chat.session.fold
+    assert fold is not None
+    fold.stats.state, fold.stats.reason = state, f"{word}: needs 71% acceptance here, has 44%"
+    speculation = chat.session.speculation
+    assert (speculation.on, speculation.reason) == (word == "on", "needs 71% acceptance here, has 44%")
+
+
 def test_speculation_is_off_for_a_reason(chat: Chat) -> None:
     assert chat.session.speculation.on
     chat.session.settings.speculating = False

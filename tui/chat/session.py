@@ -153,16 +153,18 @@ class ChatSession:
         if not self.settings.speculating:
             return Speculation(False, draft_max, "you turned it off")
         if stats is not None and stats.state == "auto-off":
-            return Speculation(False, draft_max, stats.reason)
+            return Speculation(False, draft_max, stats.reason.removeprefix("off: "))
         has_ended = self.fold is not None and self.fold.finished is not None
         if stats is not None and has_ended and stats.state == "off" and self._asked_to_draft:
-            return Speculation(False, draft_max, stats.reason)  # such as where costs were not measured
+            return Speculation(
+                False, draft_max, stats.reason.removeprefix("off: ")
+            )  # such as where costs were not measured
         if self.fold is not None and self.fold.draft_reading is not None:
             done, total = self.fold.draft_reading
             return Speculation(True, draft_max, f"the draft has read {done} of {total} tokens")
         if self._is_alone:
             return Speculation(True, draft_max, "without a draft model: what the text repeats")
-        reason = stats.reason if stats is not None and stats.state == "on" else ""
+        reason = stats.reason.removeprefix("on: ") if stats is not None and stats.state == "on" else ""
         return Speculation(True, draft_max, reason)
 
     @property
