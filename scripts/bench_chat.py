@@ -52,7 +52,7 @@ class Sample:
 def through_run(arguments: Sequence[str], prompt: str) -> Sample:
     """The answer of `edge-spec run`."""
     command = [*COMMAND, "run", *arguments, "--json", "--quiet", prompt]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     result = json.loads(done.stdout)
     return Sample(result["stats"]["tokens_per_second"], result["text"])
 
