@@ -164,7 +164,7 @@ class Cursor:
         if count * 8 > len(data) - start:
             self.cut(what)
         unpack, position = _U64.unpack_from, start
-        ends = array("q")  # a tenth of what a list of numbers takes
+        ends = array("q")  # eight bytes each, where a list would hold an object each
         append = ends.append
         try:
             for _ in range(count):

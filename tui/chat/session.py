@@ -152,13 +152,11 @@ class ChatSession:
             return Speculation(False, draft_max, "there is no draft model")
         if not self.settings.speculating:
             return Speculation(False, draft_max, "you turned it off")
-        if stats is not None and stats.state == "auto-off":
-            return Speculation(False, draft_max, stats.reason.removeprefix("off: "))
+        # An answer that was to be drafted for may be plain as a whole, such as where costs were not measured.
         has_ended = self.fold is not None and self.fold.finished is not None
-        if stats is not None and has_ended and stats.state == "off" and self._asked_to_draft:
-            return Speculation(
-                False, draft_max, stats.reason.removeprefix("off: ")
-            )  # such as where costs were not measured
+        off = ("auto-off", "off") if has_ended and self._asked_to_draft else ("auto-off",)
+        if stats is not None and stats.state in off:
+            return Speculation(False, draft_max, stats.reason.removeprefix("off: "))
         if self.fold is not None and self.fold.draft_reading is not None:
             done, total = self.fold.draft_reading
             return Speculation(True, draft_max, f"the draft has read {done} of {total} tokens")
