@@ -11,6 +11,7 @@ from textual.screen import Screen
 
 import edge_spec
 from edge_spec import EdgeSpecError, EngineHost, Notice, PairSpec, Settings
+from tui.actions.all import Actions
 from tui.chat.engine import Host
 from tui.chat.start import first_pair
 from tui.commands import BY_NAME, COMMANDS
@@ -42,7 +43,7 @@ class ChatApp(Program):
         settings = resolve()
         self._store, problem = _opened(path)
         self._problems = [problem] if problem else []
-        self.chat = ChatScreen(settings, resolve, self._store, make_host)
+        self.chat = ChatScreen(settings, resolve, self._store, make_host, Actions)
         use_keys(self, self.chat.key)
 
     def on_mount(self) -> None:

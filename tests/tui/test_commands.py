@@ -11,7 +11,7 @@ from edge_spec import SETTINGS, Loading, PairSpec, TraceReader, UsageError
 from tests.gguf_maker import make_gguf
 from tests.tui.conftest import Chat, Chatting
 from tests.tui.fake_host import Gate, Script, plain, say
-from tui.chat.actions import Actions
+from tui.actions.all import Actions
 from tui.commands import BY_NAME, BY_SLASH, COMMANDS, FOOTER, completions, message_of, parse, prompt_of
 
 TWO = "To send a text that begins with a slash, type two."

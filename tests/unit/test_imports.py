@@ -17,6 +17,7 @@ import edge_spec
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = sorted((ROOT / "edge_spec").rglob("*.py"))
 INTERFACE = sorted((ROOT / "tui").rglob("*.py"))
+SHOWN = ("actions", "app", "screens", "widgets")
 PURE = ("sampling", "tree", "verify")
 PURE_MAY_USE = {"numpy", *(f"edge_spec.{name}" for name in ("config", "errors", "types", *PURE))}
 
@@ -73,6 +74,13 @@ def test_the_interface_sees_only_the_public_names() -> None:
         found for found in offenders(INTERFACE, ("edge_spec",)) if found.partition(": ")[2] not in public
     ]
     assert private == []
+
+
+def test_what_a_chat_is_knows_nothing_that_shows_it() -> None:
+    below = [path for path in INTERFACE if path.is_relative_to(ROOT / "tui" / "chat")]
+    assert below
+    found = offenders(below, ("tui",))
+    assert [one for one in found if one.partition(": tui.")[2].partition(".")[0] in SHOWN] == []
 
 
 @pytest.mark.parametrize("module", PURE)

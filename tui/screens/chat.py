@@ -1,7 +1,7 @@
 """The chat: the conversation, the panel beside it, and the prompt below.
 
 The screen shows and passes on. What was said is `ChatSession`'s, what a key or slash command
-does is `Actions`', and waiting for the engine is `EngineThread`'s.
+does is `tui.actions`', and waiting for the engine is `EngineThread`'s.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from textual import on
 from textual.app import ComposeResult
@@ -29,7 +29,6 @@ from edge_spec import (
     Settings,
     harmless,
 )
-from tui.chat.actions import Actions
 from tui.chat.engine import EngineThread, Host, Mailbox
 from tui.chat.messages import Crashed, EngineEvents, Failed, Loaded, LoadingProgress, Unloaded
 from tui.chat.session import ChatSession
@@ -37,7 +36,7 @@ from tui.chat.settings import ChatSettings
 from tui.chat.start import missing_models
 from tui.chat.states import State, words
 from tui.chat.transcript import Transcript
-from tui.commands import BY_NAME, COMMANDS, FOOTER, message_of, parse, prompt_of
+from tui.commands import BY_NAME, COMMANDS, FOOTER, Command, message_of, parse, prompt_of
 from tui.conversations.record import Record
 from tui.conversations.store import ConversationStore
 from tui.guard import guarded
@@ -58,6 +57,22 @@ GAUGE_SECONDS: Final = 0.4
 """The shortest time between two looks at the gauges; tokens are never held up."""
 
 
+class CommandActions(Protocol):
+    """What the commands of the table do on a chat screen; they may open any other screen."""
+
+    def run(self, command: Command, argument: str = "") -> bool:
+        """Do it, and say whether that could be done. What is wrong with it, the user is told."""
+        ...
+
+    def allows(self, name: str) -> bool:
+        """Whether a command's key is the command's now; otherwise it is the focused widget's own."""
+        ...
+
+    def now_idle(self) -> None:
+        """The answer has ended: do what waited for that."""
+        ...
+
+
 class ChatScreen(Screen[None]):
     """One chat window. `resolve` decides the settings again, after they were saved."""
 
@@ -67,6 +82,7 @@ class ChatScreen(Screen[None]):
         resolve: Callable[[], Settings],
         store: ConversationStore | None,
         make_host: Callable[[PairSpec], Host],
+        make_actions: Callable[[ChatScreen], CommandActions],
     ) -> None:
         super().__init__()
         self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]
@@ -76,7 +92,7 @@ class ChatScreen(Screen[None]):
         chat = ChatSettings(settings.sampling(), settings.decoding(), settings["system"] or "")
         self.session = ChatSession(chat, Record(store, self.tell), self)
         self.session.num_alternatives = settings["inspect"]
-        self.actions = Actions(self)
+        self.actions = make_actions(self)
         self._make_host = make_host
         self._rendered: list[RenderedView] = []  # made when it is first wanted
         self._send_when_loaded = False
