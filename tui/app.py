@@ -18,8 +18,10 @@ from tui.commands import BY_NAME, COMMANDS
 from tui.conversations.database import ConversationError
 from tui.conversations.store import ConversationStore
 from tui.guard import guarded
-from tui.program import Program, use_keys, use_theme
+from tui.keys import use_keys
+from tui.program import Program
 from tui.screens.chat import ChatScreen
+from tui.themes import use_theme
 
 
 class ChatApp(Program):

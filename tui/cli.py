@@ -54,7 +54,7 @@ def replay(trace: str) -> None:
     path = user_path(trace)
     _check_trace(path)
     _check_terminal()
-    from tui.replay.app import ReplayApp
+    from tui.replay_app import ReplayApp
 
     _run(ReplayApp(path, resolve_settings()))
 

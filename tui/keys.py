@@ -6,8 +6,10 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from textual.app import App
+from textual.binding import Binding, BindingsMap
 from textual.keys import REPLACED_KEYS, _character_to_key, format_key, key_to_character
 from textual.keys import Keys as TextualKeys
 
@@ -22,6 +24,8 @@ _CODES: Final = {"return": "enter", **{name.lower(): code for code, name in _NAM
 _MODIFIERS: Final = frozenset(("alt", "ctrl", "hyper", "meta", "shift", "super"))
 _UNTYPED: Final = frozenset(key.value for key in TextualKeys if re.fullmatch(r"\w+", key.value))
 """What Textual calls the keys that are not named for a character."""
+_ANYWHERE: Final = {"quit": "quit", "interrupt": "help_quit", "palette": "command_palette"}
+"""The commands that no screen is needed for, and Textual's actions that do them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +105,18 @@ def key_code(text: str) -> str | None:
             return None
         last = _character_to_key(character)
     return "+".join((*sorted(modifiers), last)) if _MODIFIERS.issuperset(modifiers) else None
+
+
+def use_keys(app: App[Any], keys: Keys) -> None:
+    """Take these keys for what every screen has; the ones to quit come before any screen's own."""
+    app._bindings = BindingsMap(
+        Binding(
+            ",".join(keys.by_command[name]),
+            action,
+            BY_NAME[name].summary,
+            show=False,
+            priority=name == "quit",
+        )
+        for name, action in _ANYWHERE.items()
+        if keys.by_command[name]
+    )

@@ -286,7 +286,8 @@ async def test_a_conversation_whose_last_message_has_no_answer_says_what_answers
     chatting: Chatting, script: Script
 ) -> None:
     async with chatting() as chat:
-        chat.session.record.say("Unanswered", chat.session.settings, SPEC)
+        settings = chat.session.settings
+        chat.session.record.say("Unanswered", settings.system, SPEC, settings.plain())
         await chat.press("ctrl+n", "ctrl+o")
         await chat.until(lambda: len(chat.app.screen.query_one("#conversations-list").options) == 1)  # type: ignore[attr-defined]
         await chat.press("enter")

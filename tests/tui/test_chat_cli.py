@@ -190,7 +190,7 @@ def test_behind_a_web_page_no_terminal_is_asked_for(
 
 async def test_the_replay_program_plays_a_trace_and_ends_with_its_screen(tmp_path: Path) -> None:
     from edge_spec import resolve_settings
-    from tui.replay.app import ReplayApp
+    from tui.replay_app import ReplayApp
 
     path = traces.write_trace(tmp_path / "x.trace.jsonl", traces.answer(5))
     app = ReplayApp(path, resolve_settings())
@@ -206,7 +206,7 @@ async def test_the_replay_program_plays_a_trace_and_ends_with_its_screen(tmp_pat
 
 async def test_the_users_keys_count_in_the_replay_program(tmp_path: Path) -> None:
     from edge_spec import resolve_settings
-    from tui.replay.app import ReplayApp
+    from tui.replay_app import ReplayApp
 
     Path("edge-spec.toml").write_text('[keys]\nquit = "ctrl+x"\nrejected = "f11"\nhelp = "esk"\n')
     path = traces.write_trace(tmp_path / "x.trace.jsonl", traces.answer(5))

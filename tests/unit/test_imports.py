@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import importlib
 import re
 import subprocess
@@ -17,7 +18,8 @@ import edge_spec
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = sorted((ROOT / "edge_spec").rglob("*.py"))
 INTERFACE = sorted((ROOT / "tui").rglob("*.py"))
-SHOWN = ("actions", "app", "screens", "widgets")
+SHOWING = ("actions", "app", "program", "replay_app", "screens", "widgets")
+HEADLESS = ("chat", "conversations", "models", "replay")
 PURE = ("sampling", "tree", "verify")
 PURE_MAY_USE = {"numpy", *(f"edge_spec.{name}" for name in ("config", "errors", "types", *PURE))}
 
@@ -76,11 +78,27 @@ def test_the_interface_sees_only_the_public_names() -> None:
     assert private == []
 
 
-def test_what_a_chat_is_knows_nothing_that_shows_it() -> None:
-    below = [path for path in INTERFACE if path.is_relative_to(ROOT / "tui" / "chat")]
-    assert below
-    found = offenders(below, ("tui",))
-    assert [one for one in found if one.partition(": tui.")[2].partition(".")[0] in SHOWN] == []
+def part(name: str) -> str:
+    """The package or module of `tui` that a module's full name lies in, "" for anything else."""
+    return name.partition(".")[2].partition(".")[0] if name.startswith("tui.") else ""
+
+
+def test_the_parts_of_the_interface_import_one_another_in_one_direction_only() -> None:
+    below: dict[str, set[str]] = {}
+    for path in INTERFACE:
+        own = path.relative_to(ROOT / "tui").parts[0].removesuffix(".py")
+        used = {part(name) for name in imported(path.read_text(encoding="utf-8"))}
+        below.setdefault(own, set()).update(used - {own, ""})
+    assert below["app"] > {"actions", "screens"}
+    order = list(graphlib.TopologicalSorter(below).static_order())  # its CycleError names a circle
+    assert order.index("chat") < order.index("widgets") < order.index("screens") < order.index("actions")
+
+
+@pytest.mark.parametrize("package", HEADLESS)
+def test_what_the_interface_shows_is_known_without_what_shows_it(package: str) -> None:
+    paths = [path for path in INTERFACE if path.is_relative_to(ROOT / "tui" / package)]
+    assert paths
+    assert [found for found in offenders(paths, ("tui",)) if part(found.partition(": ")[2]) in SHOWING] == []
 
 
 @pytest.mark.parametrize("module", PURE)

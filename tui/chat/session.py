@@ -202,7 +202,7 @@ class ChatSession:
         """Add a message; return what is to be asked. Raises UsageError where nothing can be asked."""
         self._check_can_ask()
         assert self.spec is not None, "what is loaded was asked for"
-        place = self.record.say(text, self.settings, self.spec)
+        place = self.record.say(text, self.settings.system, self.spec, self.settings.plain())
         self._add(Turn("user", Block.of_text("you", text), place=place))
         return self._request(None, self._take_back)
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from edge_spec import Notice, PairSpec, Stats, UsageError
-from tui.chat.settings import ChatSettings
 from tui.conversations.database import ConversationError, UnavailableError
 from tui.conversations.saved import Conversation, Role
 from tui.conversations.store import ConversationStore, DeletedError
@@ -112,18 +111,22 @@ class Record:
 
     # -- what is said in it
 
-    def say(self, text: str, settings: ChatSettings, spec: PairSpec) -> Place:
-        """A message of the user; returns where it is."""
+    def say(self, text: str, system: str, spec: PairSpec, settings: Mapping[str, Any]) -> Place:
+        """A message of the user; returns where it is.
+
+        The rest is what a conversation that begins with it has: system prompt, models, and the
+        settings by name.
+        """
         if self._place is None and self.store is not None:
             self._place = Place()
-            self._write(_new_conversation(settings.system, spec, settings.plain()))
+            self._write(_new_conversation(system, spec, settings))
         message = Place()
         self._write(_new_message(message, "user", text))
         self._write(self._read_title)
         return message
 
     def answer(self, settings: Mapping[str, Any]) -> Place:
-        """The model begins to answer, with these settings (see ChatSettings.plain); returns where it is."""
+        """The model begins to answer, with these settings; returns where it is."""
         self._answer, self._tokens, self._text = Place(), [], ""
         self._write(lambda store, place: store.set_settings(place.number, settings))
         self._write(_new_message(self._answer, "assistant", ""))

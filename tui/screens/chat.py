@@ -40,8 +40,8 @@ from tui.commands import BY_NAME, COMMANDS, FOOTER, Command, message_of, parse, 
 from tui.conversations.record import Record
 from tui.conversations.store import ConversationStore
 from tui.guard import guarded
-from tui.keys import Keys, keys_of
-from tui.program import use_keys, use_theme
+from tui.keys import Keys, keys_of, use_keys
+from tui.themes import use_theme
 from tui.widgets.inspect_bar import InspectBar
 from tui.widgets.key_footer import KeyFooter
 from tui.widgets.panel import FoldedPanel, SpeculationPanel, context_text

@@ -37,7 +37,8 @@ from tui.models.choices import (
 )
 from tui.models.engine_use import EngineUse
 from tui.models.memory_plan import disk_words, memory_table, memory_words
-from tui.models.rows import (
+from tui.screens.closing import ClosingModal
+from tui.screens.model_rows import (
     FILE,
     FILE_ROW,
     FORGE,
@@ -52,7 +53,6 @@ from tui.models.rows import (
     own_draft_row,
     target_row,
 )
-from tui.screens.closing import ClosingModal
 from tui.screens.pick_file import PickFileScreen
 from tui.screens.pull import PullScreen
 from tui.widgets.filter_list import FilterList, Row

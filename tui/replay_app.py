@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from edge_spec import Settings
-from tui.keys import keys_of
-from tui.program import Program, use_keys, use_theme
+from tui.keys import keys_of, use_keys
+from tui.program import Program
 from tui.screens.replay import ReplayScreen
+from tui.themes import use_theme
 
 
 class ReplayApp(Program):
