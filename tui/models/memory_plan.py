@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edge_spec import PairEstimate, disk_usage, size_text
+import edge_spec
+from edge_spec import PairEstimate, PairSpec, disk_usage, size_text
 
 _COLUMNS = ("weights", "KV cache", "work", "in all")
 _WIDTH = 10
@@ -20,6 +21,11 @@ def memory_words(estimate: PairEstimate) -> str:
         f"{size_text(estimate.private)} for work), {size_text(estimate.available)} of "
         f"{size_text(estimate.total)} free: it fits."
     )
+
+
+def pair_words(spec: PairSpec) -> str:
+    """`memory_words` of a pair, whose files are read. Raises EdgeSpecError for one that cannot be used."""
+    return memory_words(edge_spec.estimate_pair(spec))
 
 
 def memory_table(estimate: PairEstimate) -> str:

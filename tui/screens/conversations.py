@@ -27,6 +27,7 @@ from tui.screens.closing import ClosingModal
 from tui.screens.confirm import ConfirmScreen
 from tui.screens.edit import EditScreen
 from tui.widgets.text_fields import SafeInput
+from tui.widgets.words import Words
 
 SETTLE_S: Final = 0.05
 """A search begins when nothing was typed for so long."""
@@ -87,7 +88,7 @@ class ConversationsScreen(ClosingModal[int | None]):
         with Vertical(id="conversations-box"):
             yield SafeInput(placeholder="Search titles and messages", id="conversations-query")
             yield Results(id="conversations-list", markup=False)
-            yield Static(id="conversations-words", markup=False)
+            yield Words(id="conversations-words")
             yield Static(_KEYS, id="conversations-keys", markup=False)
 
     def on_mount(self) -> None:
@@ -157,10 +158,9 @@ class ConversationsScreen(ClosingModal[int | None]):
             options.highlighted = list(self._summaries).index(key) if key in self._summaries else 0
 
     def _say(self, words: str, *, bad: bool = False) -> None:
-        shown = self.query_one("#conversations-words", Static)
-        shown.update(harmless(words))
+        shown = self.query_one(Words)
+        shown.say(words, bad=bad)
         shown.display = bool(words)
-        shown.set_class(bad, "-bad")
 
     # -- moving and choosing
 

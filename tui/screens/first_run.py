@@ -29,8 +29,9 @@ from edge_spec import (
 )
 from tui.keys import Keys, resolve_keys
 from tui.models.choices import best_of, drafts_of, of_model, targets_of
-from tui.models.memory_plan import disk_words, memory_words
+from tui.models.memory_plan import disk_words, pair_words
 from tui.screens.closing import ClosingModal
+from tui.screens.model_rows import offer_look
 from tui.screens.pick_file import PickFileScreen
 from tui.screens.pull import PullScreen
 
@@ -93,7 +94,7 @@ class FirstRunScreen(ClosingModal[PairSpec | None]):
         return [
             *(Option(_look_of_found(model), id=row) for row, model in self._found.items()),
             *(Option(_look_of(pair), id=pair.name) for pair in self._pairs.values()),
-            Option(_look("a file", "no download", _FILE_WHERE), id=_FILE),
+            Option(offer_look("a file", "no download", _FILE_WHERE), id=_FILE),
         ]
 
     @work(thread=True, group="found")
@@ -135,8 +136,8 @@ class FirstRunScreen(ClosingModal[PairSpec | None]):
             self._wanted = row
             self._show_plan(row)
         elif pair is None:
-            title = "Which GGUF file?"
-            self.app.push_screen(PickFileScreen(title, self._words_about), self._picked)
+            picking = PickFileScreen("Which GGUF file?", lambda path: pair_words(self._plain(path)))
+            self.app.push_screen(picking, self._picked)
         elif pair.installed:
             self._finish(pair)
         else:
@@ -149,11 +150,11 @@ class FirstRunScreen(ClosingModal[PairSpec | None]):
 
     def _picked(self, path: Path | None) -> None:
         if path is not None:
-            self.dismiss(PairSpec(str(path), None, self._options))
+            self.dismiss(self._plain(path))
 
-    def _words_about(self, path: Path) -> str:
-        """The memory plan of a file; EdgeSpecError says why it cannot be used."""
-        return memory_words(edge_spec.estimate_pair(PairSpec(str(path), None, self._options)))
+    def _plain(self, path: Path) -> PairSpec:
+        """A file without a draft."""
+        return PairSpec(str(path), None, self._options)
 
     # -- what it would take
 
@@ -169,7 +170,7 @@ class FirstRunScreen(ClosingModal[PairSpec | None]):
     def _plan(self, pair: CataloguePair) -> None:
         disk = disk_words(pair.num_bytes, edge_spec.store_path())
         try:
-            memory = memory_words(edge_spec.estimate_pair(PairSpec(pair.target, pair.draft, self._options)))
+            memory = pair_words(PairSpec(pair.target, pair.draft, self._options))
         except EdgeSpecError as error:
             memory = str(error)
         if not get_current_worker().is_cancelled:
@@ -189,7 +190,7 @@ class FirstRunScreen(ClosingModal[PairSpec | None]):
                 else "No draft for it is here, so it decodes plainly at first; "
                 f"{self._keys('models')} gets or makes one."
             )
-            words = f"Nothing is downloaded. {words}\n{memory_words(edge_spec.estimate_pair(spec))}"
+            words = f"Nothing is downloaded. {words}\n{pair_words(spec)}"
         except EdgeSpecError as error:
             spec, words = None, str(error)
         if not get_current_worker().is_cancelled:
@@ -210,13 +211,9 @@ class FirstRunScreen(ClosingModal[PairSpec | None]):
 def _look_of(pair: CataloguePair) -> Content:
     size = f"{size_text(pair.num_bytes)} to download" if pair.num_bytes else "already here"
     recommended = "   recommended" if pair.name == SETTINGS["pair"].default else ""
-    return _look(pair.name, size + recommended, f"{pair.description}.")
+    return offer_look(pair.name, size + recommended, f"{pair.description}.")
 
 
 def _look_of_found(model: InstalledModel) -> Content:
     place = "already here" if model.place == "store" else f"of {model.place}, already here"
-    return _look(model.name, place, of_model(model).facts)
-
-
-def _look(name: str, size: str, words: str) -> Content:
-    return Content.assemble((harmless(name), "bold"), f"   {size}\n", (harmless(words), "dim"))
+    return offer_look(model.name, place, of_model(model).facts)

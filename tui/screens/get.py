@@ -17,11 +17,13 @@ from textual.widgets.option_list import Option
 from textual.worker import get_current_worker
 
 import edge_spec
-from edge_spec import Cancelled, CataloguePair, EdgeSpecError, PullPreview, harmless, size_text
+from edge_spec import Cancelled, CataloguePair, EdgeSpecError, PullPreview, size_text
 from tui.models.memory_plan import disk_words
 from tui.screens.closing import ClosingModal
+from tui.screens.model_rows import offer_look
 from tui.screens.pull import PullScreen
 from tui.widgets.text_fields import SafeInput
+from tui.widgets.words import Words
 
 _HINT: Final = (
     "Choose a pair of the catalogue, or type a name of the hub: USER/REPO, or USER/REPO:QUANT for one of "
@@ -72,7 +74,7 @@ class GetScreen(ClosingModal[tuple[str, ...] | None]):
             yield Static("Get a model", id="get-title", markup=False)
             yield SafeInput(self._name, placeholder="name", select_on_focus=False, id="get-name")
             yield OptionList(id="get-list", markup=False)
-            yield Static(_HINT, id="get-words", markup=False)
+            yield Words(_HINT, id="get-words")
             yield Static(_KEYS["typing"], id="get-keys", markup=False)
 
     def on_mount(self) -> None:
@@ -194,9 +196,7 @@ class GetScreen(ClosingModal[tuple[str, ...] | None]):
             self.dismiss(self._found.preview.models)
 
     def _show(self, state: str, words: str, *, bad: bool = False) -> None:
-        shown = self.query_one("#get-words", Static)
-        shown.update(harmless(words))
-        shown.set_class(bad, "-bad")
+        self.query_one(Words).say(words, bad=bad)
         self.query_one("#get-keys", Static).update(_KEYS[state])
 
 
@@ -213,6 +213,4 @@ def _words_about(preview: PullPreview) -> str:
 
 def _look_of(pair: CataloguePair) -> Content:
     size = f"{size_text(pair.num_bytes)} to download" if pair.sized else "size by looking it up"
-    return Content.assemble(
-        (harmless(pair.name), "bold"), f"   {size}\n", (harmless(f"{pair.description}."), "dim")
-    )
+    return offer_look(pair.name, size, f"{pair.description}.")

@@ -1,4 +1,4 @@
-"""How targets and drafts look in the lists of the model screen."""
+"""How targets, drafts and what can be had look in lists."""
 
 from __future__ import annotations
 
@@ -65,3 +65,8 @@ def draft_row(target: Choice, draft: Draft, current: PairSpec | None) -> Row:
 def own_draft_row(name: str) -> Row:
     """The draft of a pair that is pulled as a whole."""
     return _row(name, name, "comes with the pair")
+
+
+def offer_look(name: str, size: str, words: str) -> Content:
+    """Something to begin with or to get: what it costs beside its name, and words below."""
+    return Content.assemble((harmless(name), "bold"), f"   {size}\n", (harmless(words), "dim"))

@@ -18,7 +18,7 @@ from textual.widgets import OptionList, Static
 from textual.worker import get_current_worker
 
 import edge_spec
-from edge_spec import CataloguePair, EdgeSpecError, InstalledModel, PairSpec, UsageError, harmless
+from edge_spec import CataloguePair, EdgeSpecError, InstalledModel, PairSpec, UsageError
 from tui.keys import Keys, resolve_keys
 from tui.models.choices import (
     Choice,
@@ -36,7 +36,7 @@ from tui.models.choices import (
     targets_of,
 )
 from tui.models.engine_use import EngineUse
-from tui.models.memory_plan import disk_words, memory_table, memory_words
+from tui.models.memory_plan import disk_words, memory_table, pair_words
 from tui.screens.closing import ClosingModal
 from tui.screens.model_rows import (
     FILE,
@@ -56,6 +56,7 @@ from tui.screens.model_rows import (
 from tui.screens.pick_file import PickFileScreen
 from tui.screens.pull import PullScreen
 from tui.widgets.filter_list import FilterList, Row
+from tui.widgets.words import Words
 
 SETTLE_S: Final = 0.15
 """Files are looked at when the highlight has rested for so long."""
@@ -156,7 +157,7 @@ class ModelScreen(ClosingModal[PairSpec | None]):
                 yield FilterList("Target, writes", id="targets")
                 yield FilterList("Draft, best first", id="drafts")
             with VerticalScroll(id="models-plan-box", can_focus=False):
-                yield Static("Looking for models.", id="models-plan", markup=False)
+                yield Words("Looking for models.", id="models-plan")
             yield Static(
                 f"Enter use  Tab lists  letters filter  {self._keys('pull')} get  "
                 f"{self._keys('forge')} make draft  Esc",
@@ -357,9 +358,7 @@ class ModelScreen(ClosingModal[PairSpec | None]):
         words, bad = self._about_selection()
         if self._problem is not None:
             words, bad = f"{self._problem}\n{words}", True
-        shown = self.query_one("#models-plan", Static)
-        shown.update(harmless(words))
-        shown.set_class(bad, "-bad")
+        self.query_one(Words).say(words, bad=bad)
 
     def _about_selection(self) -> tuple[str, bool]:
         """Words about what is highlighted, and whether they are about something wrong."""
@@ -402,7 +401,7 @@ class ModelScreen(ClosingModal[PairSpec | None]):
             case "forge":
                 self.action_forge()
             case "file" if event.option_list.id == "targets":
-                picking = PickFileScreen("Which GGUF file?", self._words_about)
+                picking = PickFileScreen("Which GGUF file?", self._words_about_target)
                 self.app.push_screen(picking, self._target_picked)
             case "file":
                 picking = PickFileScreen("Which draft?", self._words_about_draft)
@@ -477,14 +476,14 @@ class ModelScreen(ClosingModal[PairSpec | None]):
 
     # -- files from elsewhere
 
-    def _words_about(self, path: Path) -> str:
-        return memory_words(edge_spec.estimate_pair(PairSpec(str(path), None, self._options)))
+    def _words_about_target(self, path: Path) -> str:
+        return pair_words(PairSpec(str(path), None, self._options))
 
     def _words_about_draft(self, path: Path) -> str:
         assert self._target is not None
         if reason := edge_spec.check_models(self._target.ref, str(path)):
             raise UsageError(reason)
-        return memory_words(edge_spec.estimate_pair(PairSpec(self._target.ref, str(path), self._options)))
+        return pair_words(PairSpec(self._target.ref, str(path), self._options))
 
     def _target_picked(self, path: Path | None) -> None:
         if path is not None:

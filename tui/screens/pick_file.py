@@ -21,6 +21,7 @@ from textual.worker import get_current_worker
 from edge_spec import EdgeSpecError, harmless, size_text, user_path
 from tui.screens.closing import ClosingModal
 from tui.widgets.text_fields import SafeInput
+from tui.widgets.words import Words
 
 MOST_SHOWN: Final = 200
 """So many entries of a folder are listed; typing more of the name brings up the others."""
@@ -84,7 +85,7 @@ class PickFileScreen(ClosingModal[Path | None]):
             yield Static(self._title, id="pick-title", markup=False)
             yield SafeInput(self._start, select_on_focus=False, id="pick-path")
             yield OptionList(id="pick-list", markup=False)
-            yield Static(id="pick-words", markup=False)
+            yield Words(id="pick-words")
             yield Static(_KEYS, id="pick-keys", markup=False)
 
     def on_mount(self) -> None:
@@ -181,7 +182,7 @@ class PickFileScreen(ClosingModal[Path | None]):
             self._entries, self._listing = event.entries, False
             self._narrow()
             if event.problem:
-                self._say(event.problem, bad=True)
+                self.query_one(Words).say(event.problem, bad=True)
             if self._submitted_early:
                 self._submitted_early = False
                 self._submitted()
@@ -210,22 +211,17 @@ class PickFileScreen(ClosingModal[Path | None]):
     # -- words about it
 
     def _tell(self) -> None:
-        entry = self._highlighted()
+        entry, words = self._highlighted(), self.query_one(Words)
         if entry is None:
             called = " called that" if _parts(self.query_one(Input).value)[1] else ""
-            self._say("" if self._listing else f"There is no folder and no GGUF file{called} here.")
+            words.say("" if self._listing else f"There is no folder and no GGUF file{called} here.")
         elif entry.is_folder:
-            self._say("")
+            words.say("")
         elif (verdict := self._verdicts.get(self._path_of(entry))) is not None:
-            self._say(verdict.words, bad=not verdict.fit)
+            words.say(verdict.words, bad=not verdict.fit)
         else:
-            self._say("Looking at the file.")
+            words.say("Looking at the file.")
             self._look_at(self._path_of(entry))
-
-    def _say(self, words: str, *, bad: bool = False) -> None:
-        shown = self.query_one("#pick-words", Static)
-        shown.update(harmless(words))
-        shown.set_class(bad, "-bad")
 
     @work(thread=True, exclusive=True, group="check")
     def _look_at(self, path: Path) -> None:

@@ -28,6 +28,7 @@ from edge_spec import (
 from tui.screens.closing import ClosingModal
 from tui.screens.edit import EditScreen
 from tui.widgets.text_fields import SafeInput
+from tui.widgets.words import Words
 
 _KEYS: Final = "↑↓ move   Enter change   Space next choice   Del default   Esc close"
 _EDIT_KEYS: Final = "Enter save   Esc cancel"
@@ -61,7 +62,7 @@ class SettingsScreen(ClosingModal[bool]):
         with Vertical(id="settings-box"):
             yield OptionList(id="settings-list", markup=False)
             with VerticalScroll(id="settings-about-box", can_focus=False):
-                yield Static(id="settings-about", markup=False)
+                yield Words(id="settings-about")
             with Horizontal(id="settings-editor"):
                 yield Label(id="settings-name", markup=False)
                 yield SafeInput(id="settings-value", compact=True)
@@ -80,7 +81,7 @@ class SettingsScreen(ClosingModal[bool]):
         try:
             self._settings = self._resolve()
         except EdgeSpecError as error:
-            self._say(str(error), bad=True)
+            self.query_one(Words).say(str(error), bad=True)
             return
         highlighted = options.highlighted
         options.set_options(self._options(self._settings))
@@ -114,12 +115,7 @@ class SettingsScreen(ClosingModal[bool]):
         words = f"{row.help}\nIt is {kind}" + (f"; {default} by default." if default else ".")
         if (held := _held_by(settings, row)) is not None:
             words += f"\n{held} decides it: a value that is saved here holds where that says nothing."
-        self._say(words)
-
-    def _say(self, words: str, *, bad: bool = False) -> None:
-        shown = self.query_one("#settings-about", Static)
-        shown.update(harmless(words))
-        shown.set_class(bad, "-bad")
+        self.query_one(Words).say(words)
 
     @property
     def _row(self) -> Setting | None:
@@ -190,7 +186,7 @@ class SettingsScreen(ClosingModal[bool]):
                 self._check_theme(value)
             save_settings({name: value}, settings.user_file)
         except EdgeSpecError as error:
-            self._say(str(error), bad=True)
+            self.query_one(Words).say(str(error), bad=True)
             return False
         self._saved = True
         self._show()
