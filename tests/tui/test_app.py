@@ -15,7 +15,7 @@ from edge_spec import CataloguePair, InstalledModel, PairSpec, SettingError, res
 from tests.tui.conftest import Chat, Chatting
 from tests.tui.fake_host import SPEC, Gate, Reading, Script, plain, say
 from tui.app import ChatApp
-from tui.chat.gauges import Speculation
+from tui.chat.speculation import Speculation
 from tui.chat.start import chosen_pair, first_pair, missing_models
 from tui.conversations.store import ConversationStore
 from tui.widgets.panel import FoldedPanel, SpeculationPanel, sparkline

@@ -7,7 +7,8 @@ import pytest
 from edge_spec import RoundTimings
 from tests.tui.fake_host import SPEC, FakeHost, Part, Round, Script, plain
 from tests.tui.test_engine_thread import REQUEST
-from tui.chat.gauges import PlainReference, Speculation, read_gauges, recent_speeds
+from tui.chat.gauges import PlainReference, read_gauges, recent_speeds
+from tui.chat.speculation import Speculation
 from tui.chat.transcript import AnswerFold, Block
 
 ON = Speculation(True, 3)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tui.chat.speculation import Speculation
 from tui.chat.transcript import AnswerFold, Round
 
 BUCKET_S: Final = 0.5
@@ -20,15 +21,6 @@ BUCKET_S: Final = 0.5
 NUM_BUCKETS: Final = 12
 _NUM_PLAIN: Final = 64
 _FEWEST_PLAIN: Final = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Speculation:
-    """Whether the next answer is drafted for, with which K (None: as many as pay), and why or why not."""
-
-    on: bool
-    draft_max: int | None
-    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

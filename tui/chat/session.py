@@ -6,11 +6,10 @@ gives it the engine's events, and shows what it says through a `SessionView`.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
 from edge_spec import (
     Calibrating,
@@ -18,8 +17,6 @@ from edge_spec import (
     EngineCrashedError,
     Event,
     Finished,
-    History,
-    Message,
     Notice,
     PairInfo,
     PairSpec,
@@ -29,18 +26,18 @@ from edge_spec import (
     UsageError,
     Verified,
 )
-from tui.chat.gauges import Gauges, PlainReference, Speculation, read_gauges
+from tui.chat.gauges import Gauges, PlainReference, read_gauges
 from tui.chat.settings import ChatSettings
+from tui.chat.speculation import Speculation, lacks_draft, speculation_of
 from tui.chat.states import State
 from tui.chat.tracing import Tracing
 from tui.chat.transcript import AnswerFold, Block, Transcript
-from tui.conversations.record import Place, Record
+from tui.chat.turns import Piece, Turn, history_of, known_turn, messages_of, saved_turn
+from tui.conversations.record import Record
 from tui.conversations.saved import Conversation, SavedMessage, title_of
 
 NUM_INSPECTED: Final = 5
 """How many alternatives of each token are asked for while inspecting, if none are otherwise."""
-
-Piece = Callable[[int], bytes]
 
 _BEFORE_TEXT: Final = frozenset({"calibrating", "reading"})
 
@@ -63,22 +60,6 @@ class SessionView(Protocol):
     def tell(self, notice: Notice) -> None:
         """Something that the user should know."""
         ...
-
-
-@dataclass(slots=True, eq=False)
-class Turn:
-    """One message of the conversation.
-
-    Of an answer, `ids` are the tokens of the conversation up to its end as the models hold them,
-    () when they do not, `piece` gives the bytes of its tokens, and `reason` is why it ended.
-    """
-
-    role: Literal["user", "assistant"]
-    block: Block
-    ids: tuple[int, ...] = ()
-    piece: Piece | None = None
-    reason: str | None = None
-    place: Place = field(default_factory=Place)
 
 
 class ChatSession:
@@ -132,45 +113,21 @@ class ChatSession:
     @property
     def lacks_draft(self) -> bool:
         """Whether a draft model is to draft, and there is none; n-grams need none."""
-        return self._is_alone and self.settings.decoding.drafter == "draft"
-
-    @property
-    def _is_alone(self) -> bool:
-        """Whether the target has no draft model beside it."""
-        if self.spec is None:
-            return False
-        return (self.spec.draft if self.info is None else self.info.draft_name) is None
+        return lacks_draft(self.spec, self.info, self.settings.decoding)
 
     @property
     def speculation(self) -> Speculation:
         """Whether the next answer is drafted for, and why or why not."""
-        decoding, stats = self.settings.decoding, self.fold.stats if self.fold else None
-        draft_max = None if decoding.drafter == "auto" else decoding.draft_max
-        if self.spec is None:
-            return Speculation(False, draft_max, "no model is loaded")
-        if self.lacks_draft:
-            return Speculation(False, draft_max, "there is no draft model")
-        if not self.settings.speculating:
-            return Speculation(False, draft_max, "you turned it off")
-        # An answer that was to be drafted for may be plain as a whole, such as where costs were not measured.
-        has_ended = self.fold is not None and self.fold.finished is not None
-        off = ("auto-off", "off") if has_ended and self._asked_to_draft else ("auto-off",)
-        if stats is not None and stats.state in off:
-            return Speculation(False, draft_max, stats.reason.removeprefix("off: "))
-        if self.fold is not None and self.fold.draft_reading is not None:
-            done, total = self.fold.draft_reading
-            return Speculation(True, draft_max, f"the draft has read {done} of {total} tokens")
-        if self._is_alone:
-            return Speculation(True, draft_max, "without a draft model: what the text repeats")
-        reason = stats.reason.removeprefix("on: ") if stats is not None and stats.state == "on" else ""
-        return Speculation(True, draft_max, reason)
+        return speculation_of(
+            self.settings, self.spec, self.info, self.fold, asked_to_draft=self._asked_to_draft
+        )
 
     @property
     def context_used(self) -> int | None:
         """Tokens of the conversation as the models hold it; None before they have read it."""
         if self.state.busy and self.fold is not None and self.fold.prompt_ids:
             return len(self.fold.prompt_ids) + self.fold.stats.completion_tokens
-        known = self._known()
+        known = known_turn(self.turns)
         return 0 if not self.turns else len(known.ids) if known is not None else None
 
     def gauges(self) -> Gauges:
@@ -265,18 +222,10 @@ class ChatSession:
         self.turns, self.fold = [], None
         self._begin_transcript()
         for message in saved.messages:
-            if message.role == "user":
-                turn = Turn("user", Block.of_text("you", message.text))
-            elif message.text or message.token_ids:
-                block = Block.of_text("model", message.text, message.token_ids)
-                turn = Turn("assistant", block, (*message.prompt_ids, *message.token_ids))
-                if not message.prompt_ids or message.models is None or not self._is_target(message.models):
-                    turn.ids = ()
-            else:  # an answer that never had a token
-                continue
-            turn.place, turn.reason = Place(message.id), message.reason
-            self.turns.append(turn)
-            self.transcript.blocks.append(turn.block)
+            turn = saved_turn(message, self._is_target)
+            if turn is not None:
+                self.turns.append(turn)
+                self.transcript.blocks.append(turn.block)
         self._settle()
         self._view.show_transcript(self.transcript)
         return saved.models
@@ -451,10 +400,8 @@ class ChatSession:
         assert self.info is not None and self._piece is not None
         self._replaced, self._give_up = replaced, give_up
         self._answer_settings = self.settings.plain()
-        messages = _messages(self.turns)
-        if self.settings.system:
-            messages.insert(0, {"role": "system", "content": self.settings.system})
-        history = self._history()
+        messages = messages_of(self.turns, self.settings.system)
+        history = history_of(self.turns, self.settings.system)
         turn = Turn("assistant", Block("model"), piece=self._piece)
         decoding = self.settings.effective
         self.fold = AnswerFold(turn.block, self._piece, decoding.stop)
@@ -476,17 +423,6 @@ class ChatSession:
         """The models will read the conversation anew: it has another beginning, or other readers."""
         for turn in self.turns:
             turn.ids = ()
-
-    def _known(self) -> Turn | None:
-        """The last answer up to which the conversation's ids are known."""
-        return next((turn for turn in reversed(self.turns) if turn.ids), None)
-
-    def _history(self) -> History | None:
-        known = self._known()
-        if known is None:
-            return None
-        messages = _messages(self.turns[: self.turns.index(known) + 1])
-        return History(len(messages) + bool(self.settings.system), known.ids)
 
     def _keep_from_now(self) -> None:
         """The answer has a token: from here on it is saved, and the one before it is no longer."""
@@ -528,17 +464,6 @@ class ChatSession:
         self.record.grow((), self._text.flush())
         self.record.finish(reason, fold.stats, fold.prompt_ids)
         return True
-
-
-def _messages(turns: Sequence[Turn]) -> list[Message]:
-    """The messages for a chat template, which may insist that the roles take turns.
-
-    What one side said twice, for the first had no answer, is one message.
-    """
-    return [
-        {"role": role, "content": "\n\n".join(turn.block.text for turn in said)}
-        for role, said in itertools.groupby(turns, lambda turn: turn.role)
-    ]
 
 
 def _no_piece(token: int) -> bytes:

@@ -18,7 +18,8 @@ from textual.widgets import Static
 from textual.worker import get_current_worker
 
 from edge_spec import Cancelled, TraceHeader, UsageError, harmless
-from tui.chat.gauges import PlainReference, Speculation, read_gauges
+from tui.chat.gauges import PlainReference, read_gauges
+from tui.chat.speculation import Speculation
 from tui.chat.transcript import Block, Transcript
 from tui.commands import BY_NAME
 from tui.keys import Keys, resolve_keys
@@ -30,6 +31,7 @@ from tui.widgets.panel import FoldedPanel, SpeculationPanel, context_text
 from tui.widgets.position_line import Position, PositionLine
 from tui.widgets.status import WIDE, TitleBar
 from tui.widgets.token_view import TokenView
+from tui.widgets.words import Words
 
 FRAME_S: Final = 1 / 20
 
@@ -91,7 +93,7 @@ class ReplayScreen(ClosingScreen[None]):
 
     def compose(self) -> ComposeResult:
         yield TitleBar(id="title")
-        yield Static(id="replay-words", markup=False)
+        yield Words(id="replay-words")
         with Horizontal(id="replay-middle"):
             yield TokenView(id="tokens")
             yield SpeculationPanel(id="panel")
@@ -299,9 +301,8 @@ class ReplayScreen(ClosingScreen[None]):
         if words == self._words:
             return  # an update lays the whole screen out anew, which is too much for every frame
         self._words = words
-        shown = self.query_one("#replay-words", Static)
-        shown.update(harmless(words))
-        shown.set_class(bad, "-bad")
+        shown = self.query_one(Words)
+        shown.say(words, bad=bad)
         shown.display = bool(words)
 
     def _show_keys(self) -> None:

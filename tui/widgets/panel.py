@@ -11,7 +11,8 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.chat.gauges import Gauges, Speculation
+from tui.chat.gauges import Gauges
+from tui.chat.speculation import Speculation
 
 _EIGHTHS: Final = "▁▂▃▄▅▆▇█"
 _PARTS: Final = " ▏▎▍▌▋▊▉"
