@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -20,23 +20,10 @@ from textual.worker import get_current_worker
 import edge_spec
 from edge_spec import CataloguePair, EdgeSpecError, InstalledModel, PairSpec, UsageError
 from tui.keys import Keys, resolve_keys
-from tui.models.choices import (
-    Choice,
-    Draft,
-    best_of,
-    draft_of,
-    drafts_of,
-    is_target_of,
-    named,
-    of_file,
-    of_model,
-    of_pair,
-    of_ref,
-    preset_draft,
-    targets_of,
-)
+from tui.models.choices import Choice, Draft, draft_of, drafts_of, is_target_of, named
 from tui.models.engine_use import EngineUse
-from tui.models.memory_plan import disk_words, memory_table, pair_words
+from tui.models.findings import Findings, Plan, plan_of
+from tui.models.memory_plan import pair_words
 from tui.screens.closing import ClosingModal
 from tui.screens.model_rows import (
     FILE,
@@ -61,7 +48,6 @@ from tui.widgets.words import Words
 SETTLE_S: Final = 0.15
 """Files are looked at when the highlight has rested for so long."""
 
-_FREED = "What is loaded now is freed first."
 _ABOUT: Final = {
     FILE: "Choose a GGUF file anywhere on this machine.",
     PULL: "Get a pair of the catalogue, or any GGUF of the hub as USER/REPO or USER/REPO:QUANT.",
@@ -70,14 +56,6 @@ _ABOUT: Final = {
         "machine. It takes some minutes and can be stopped."
     ),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is known of a target with a draft: whether they can be used, and words about it."""
-
-    usable: bool
-    words: str
 
 
 class ModelScreen(ClosingModal[PairSpec | None]):
@@ -130,19 +108,12 @@ class ModelScreen(ClosingModal[PairSpec | None]):
     ) -> None:
         super().__init__()
         self.VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
-        self._current = current
+        self._found = Findings(current)
         self._engine = engine
         self._keys = keys if keys is not None else resolve_keys({})
         self._options = dict(options)
-        self._pairs: list[CataloguePair] = []
         self._problem: str | None = None  # why not all models are listed
-        self._models: list[Choice] = []
         self._targets: dict[str, Choice] = {}
-        self._files: list[Choice] = []  # from elsewhere, by what loads them
-        self._drafts: dict[str, list[Draft]] = {}  # by target
-        self._added: dict[str, str] = {}  # the draft to go on with, by target
-        self._plans: dict[tuple[str, str | None], Plan] = {}
-        self._is_read = False
         self._target: Choice | None = None
         self._selection: tuple[str, str | None] | None = None  # keys of both rows
         self._wanted = False  # Enter was pressed before the plan was known
@@ -180,7 +151,7 @@ class ModelScreen(ClosingModal[PairSpec | None]):
         problem = None
         try:
             pairs = [pair for pair in edge_spec.catalogue() if pair.sized]
-            if not self._is_read:  # every file that was found is looked into, this is quick
+            if not self._found.is_read:  # every file that was found is looked into, this is quick
                 self.post_message(self.Listed(pairs, None))
             models = edge_spec.found_models()
         except EdgeSpecError as error:
@@ -190,21 +161,14 @@ class ModelScreen(ClosingModal[PairSpec | None]):
 
     @on(Listed)
     def _listed(self, event: Listed) -> None:
-        self._pairs, self._problem = event.pairs, event.problem
+        self._problem = event.problem
         targets = self._list_of("targets")
         has_moved = targets.highlighted not in (None, 0)
-        if event.models is not None:
-            self._is_read = True
-            self._models = [of_model(model) for model in event.models]
-            for ref in (self._current.target, self._current.draft) if self._current is not None else ():
-                if ref is not None and named(ref, [*self._models, *self._files]) is None:
-                    self._files.append(of_ref(ref))
-            self._models += self._files
-        current = next((choice for choice in self._models if is_target_of(choice, self._current)), None)
+        self._found.take(event.pairs, event.models)
         chosen = self._target if self._wanted else None
-        got = named(event.wanted, self._models)
+        got = named(event.wanted, self._found.models)
         self._target = None  # more is known of it now
-        self._show_targets(got or (None if has_moved else chosen or current))
+        self._show_targets(got or (None if has_moved else chosen or self._found.current_target))
         self._target_moved()
         if not self._list_of("drafts").has_focus:
             targets.focus()
@@ -212,26 +176,26 @@ class ModelScreen(ClosingModal[PairSpec | None]):
             self._choose()
 
     def _show_targets(self, wanted: Choice | None) -> None:
-        pairs = [of_pair(pair, self._models) for pair in self._pairs]
-        self._targets = {choice.key: choice for choice in (*pairs, *targets_of(self._models))}
-        rows = [target_row(choice, self._current, self._models) for choice in self._targets.values()]
-        rows += [PULL_ROW, FILE_ROW] if self._is_read else [READING_ROW]
+        found = self._found
+        self._targets = found.targets()
+        rows = [target_row(choice, found.current, found.models) for choice in self._targets.values()]
+        rows += [PULL_ROW, FILE_ROW] if found.is_read else [READING_ROW]
         self._list_of("targets").set_rows(rows, wanted.key if wanted is not None else None)
 
     def _show_drafts(self, preset: str | None = None) -> None:
         """The drafts of the target, with `preset` highlighted if it is given."""
-        target = self._target
+        target, found = self._target, self._found
         rows: list[Row] = []
         if target is None or target.problem is not None:
             pass  # nothing can draft for it
-        elif target.to_pull is not None or not self._is_read:
+        elif target.to_pull is not None or not found.is_read:
             name = target.pair.draft if target.pair is not None else None
             rows = [own_draft_row(name) if name else NO_DRAFT_ROW]
-        elif (drafts := self._drafts.get(target.ref)) is None:
+        elif (drafts := found.drafts_for(target)) is None:
             rows = [JUDGING_ROW]
         else:
-            made = [draft_row(target, draft, self._current) for draft in drafts if draft.usable]
-            others = [draft_row(target, draft, self._current) for draft in drafts if not draft.usable]
+            made = [draft_row(target, draft, found.current) for draft in drafts if draft.usable]
+            others = [draft_row(target, draft, found.current) for draft in drafts if not draft.usable]
             rows = [*made, NO_DRAFT_ROW, FORGE_ROW, FILE_ROW, *others]
         self._list_of("drafts").set_rows(rows, preset)
 
@@ -265,19 +229,14 @@ class ModelScreen(ClosingModal[PairSpec | None]):
         target = self._target
         if target is None or target.problem is not None:
             return
-        if target.to_pull is None and self._is_read and target.ref not in self._drafts:
+        if self._found.lacks_drafts(target):
             self._judge(target.ref)
-        elif self._is_pair_selected and (target.ref, self._draft_ref()) not in self._plans:
+        elif self._is_pair_selected and (target.ref, self._draft_ref()) not in self._found.plans:
             self._plan(target, self._draft_ref())
 
     def _preset(self) -> str:
         """The key of the draft that goes with the target."""
-        target = self._target
-        if target is None or target.ref not in self._drafts:
-            return NO_DRAFT
-        drafts = self._drafts[target.ref]
-        added = draft_of(self._added.get(target.ref), drafts)
-        draft = added or preset_draft(target, self._current, self._pairs, drafts)
+        draft = self._found.preset(self._target) if self._target is not None else None
         return draft.choice.ref if draft is not None else NO_DRAFT
 
     @property
@@ -292,15 +251,15 @@ class ModelScreen(ClosingModal[PairSpec | None]):
 
     def _draft(self) -> Draft | None:
         """What was found out about the draft that is highlighted."""
-        target = self._target
-        return None if target is None else draft_of(self._draft_ref(), self._drafts.get(target.ref, []))
+        drafts = self._found.drafts_for(self._target) if self._target is not None else None
+        return draft_of(self._draft_ref(), drafts or [])
 
     # -- looking at files
 
     @work(thread=True, exclusive=True, group="judge")
     def _judge(self, target: str) -> None:
         try:
-            judged = self.Judged(target, drafts_of(edge_spec.drafts_for(target), self._models))
+            judged = self.Judged(target, drafts_of(edge_spec.drafts_for(target), self._found.models))
         except EdgeSpecError as error:
             judged = self.Judged(target, [], str(error))
         if not get_current_worker().is_cancelled:
@@ -308,20 +267,11 @@ class ModelScreen(ClosingModal[PairSpec | None]):
 
     @on(Judged)
     def _judged(self, event: Judged) -> None:
-        drafts = event.drafts
         target = self._target
         if event.problem is not None:
-            self._plans[event.target, None] = Plan(False, event.problem)
-        for file in self._files:  # what was chosen or is in use, and was found by nobody
-            is_draft = file.ref == self._added.get(event.target) or (
-                self._current is not None
-                and file.ref == self._current.draft
-                and target is not None
-                and is_target_of(target, self._current)
-            )
-            if is_draft and draft_of(file.ref, drafts) is None:
-                drafts = [Draft(file, "pairs"), *drafts]
-        self._drafts[event.target] = drafts
+            self._found.plans[event.target, None] = Plan(False, event.problem)
+        in_use = target is not None and is_target_of(target, self._found.current)
+        self._found.take_drafts(event.target, event.drafts, in_use=in_use)
         if target is not None and target.ref == event.target:
             self._show_drafts(self._preset())
             self._moved()
@@ -330,22 +280,13 @@ class ModelScreen(ClosingModal[PairSpec | None]):
 
     @work(thread=True, exclusive=True, group="plan")
     def _plan(self, target: Choice, draft: str | None) -> None:
-        usable, words = True, ""
-        if target.to_pull is not None:
-            words = disk_words(target.to_pull.num_bytes, edge_spec.store_path()) + "\n"
-        try:
-            estimate = edge_spec.estimate_pair(PairSpec(target.ref, draft, self._options))
-            words += memory_table(estimate)
-            if not estimate.fits and self._current is not None:
-                words += f"\n{_FREED}"
-        except EdgeSpecError as error:
-            usable, words = target.to_pull is not None, words + str(error)
+        plan = plan_of(target, draft, self._options, frees=self._found.current is not None)
         if not get_current_worker().is_cancelled:
-            self.post_message(self.Planned(target.ref, draft, Plan(usable, words)))
+            self.post_message(self.Planned(target.ref, draft, plan))
 
     @on(Planned)
     def _planned(self, event: Planned) -> None:
-        self._plans[event.target, event.draft] = event.plan
+        self._found.plans[event.target, event.draft] = event.plan
         self._show_plan()
         if self._wanted:
             self._choose()
@@ -370,7 +311,7 @@ class ModelScreen(ClosingModal[PairSpec | None]):
         if draft is not None and draft.reason is not None:
             return f"✗ {draft.choice.name} cannot draft for {target.name}.\n{draft.reason}", True
         if self._list_of("drafts").key == FORGE:
-            source = self._source()
+            source = self._found.source(target, draft)
             return _ABOUT[FORGE].format(source.name if source else f"{target.name} itself"), False
         if self._list_of("drafts").key == FILE:
             return _ABOUT[FILE], False
@@ -382,7 +323,7 @@ class ModelScreen(ClosingModal[PairSpec | None]):
             sign = "✓" if draft.pays else "!"
             lines.append(f"{sign} {draft.verdict}: {draft.choice.name} drafts for {target.name}")
             lines += [f"  {note}" for note in draft.notes]
-        plan = self._plans.get((target.ref, self._draft_ref()))
+        plan = self._found.plans.get((target.ref, self._draft_ref()))
         lines.append(plan.words if plan else "Looking at the files.")
         return "\n".join(lines), plan is not None and not plan.usable
 
@@ -414,12 +355,12 @@ class ModelScreen(ClosingModal[PairSpec | None]):
         target, draft = self._target, self._draft()
         if target is None:
             return
-        plan = self._plans.get((target.ref, self._draft_ref()))
+        plan = self._found.plans.get((target.ref, self._draft_ref()))
         self._wanted = False
         is_bad = target.problem is not None or (draft is not None and not draft.usable)
         if is_bad or (plan is not None and not plan.usable):
             self.app.bell()
-        elif plan is None or (target.to_pull is None and self._is_read and target.ref not in self._drafts):
+        elif plan is None or self._found.lacks_drafts(target):
             self._wanted = True
             self._settled()
         elif target.to_pull is not None:
@@ -453,24 +394,16 @@ class ModelScreen(ClosingModal[PairSpec | None]):
 
         def forged(path: Path | None) -> None:
             if path is not None:
-                self._added[target.ref] = str(path)
+                self._found.made(target, path)
                 self._list_of("drafts").focus()
             self._look_again(None)
 
-        self.app.push_screen(ForgeScreen(target, self._source(), self._engine, self._options), forged)
-
-    def _source(self) -> Choice | None:
-        """What a faster draft would be made of; None: the target itself."""
-        target, draft = self._target, self._draft()
-        if draft is None or not draft.usable:
-            drafts = self._drafts.get(target.ref, []) if target is not None else []
-            draft = best_of([one for one in drafts if "forged" not in one.choice.facts])
-        return draft.choice if draft is not None else None
+        source = self._found.source(target, self._draft())
+        self.app.push_screen(ForgeScreen(target, source, self._engine, self._options), forged)
 
     def _look_again(self, wanted: str | None) -> None:
         """There are other models now than were listed."""
-        self._drafts.clear()
-        self._plans.clear()
+        self._found.forget()
         self._selection = None
         self._list(wanted)
 
@@ -487,25 +420,15 @@ class ModelScreen(ClosingModal[PairSpec | None]):
 
     def _target_picked(self, path: Path | None) -> None:
         if path is not None:
-            self._show_targets(self._add_file(path))
+            self._show_targets(self._found.add_file(path))
 
     def _draft_picked(self, path: Path | None) -> None:
         target = self._target
         if path is None or target is None:
             return
-        choice = self._add_file(path)
-        drafts = self._drafts.get(target.ref, [])
-        if draft_of(choice.ref, drafts) is None:
-            self._drafts[target.ref] = [Draft(replace(choice), "pairs"), *drafts]
+        choice = self._found.add_file(path)
+        self._found.add_draft(target, choice)
         self._show_drafts(choice.ref)
-
-    def _add_file(self, path: Path) -> Choice:
-        choice = named(str(path), self._models)
-        if choice is None:
-            choice = of_file(str(path))
-            self._files.append(choice)
-            self._models.append(choice)
-        return choice
 
     def _list_of(self, role: str) -> FilterList:
         return self.query_one(f"#{role}", FilterList)
