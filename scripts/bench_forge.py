@@ -3,12 +3,13 @@
 
     scripts/bench_forge.py --target T.gguf --draft D.gguf --draft D-forged.gguf --prompts prompts.jsonl
 
-The target answers the prompts, plainly and with the usual sampler settings; every draft then reads
-those answers, and at each token its distribution is compared with the target's. Give prompts that
-the drafts were not forged with. Steps are one-row decodes, the drafts in turn, so that a machine
-that drifts slows all of them alike; the first draft is what the others are compared with.
-With --answers they are written once and read again for the next drafts.
-Acceptance is the mean of sum min(p, q); greedy, how often both have the same likeliest token; the
+The target answers the prompts, plainly and with the usual sampler settings; every draft then drafts
+one token before each token of those answers, just as it does in a run: a trimmed one spells what it
+lacks. Give prompts that the drafts were not forged with. Steps are one-row decodes, the drafts in turn,
+so that a machine that drifts slows all of them alike; the first draft is what the others are compared
+with. With --answers they are written once and read again for the next drafts.
+Acceptance is how probable it is that the drafted token is accepted, sum min(p, q) if it is drawn; greedy,
+how often it is the target's likeliest; rows, what the draft decoded for a token, 1 unless it spells; the
 interval is a bootstrap over prompts of the difference from the first draft. All means are over tokens.
 """
 
@@ -36,14 +37,18 @@ from bench import machine
 from edge_spec.api import LoadedModel, token_map
 from edge_spec.cancel import Cancel
 from edge_spec.config import ModelSettings
+from edge_spec.drafters import ModelDrafter
+from edge_spec.drafters.token_map import TokenMap
 from edge_spec.errors import EdgeSpecError, SettingError
 from edge_spec.forge.gain import best_gain
-from edge_spec.forge.measure import Drafting, acceptance, row_times, step_times
-from edge_spec.forge.samples import Sample, generate_samples, read_prompts
+from edge_spec.forge.measure import row_times, step_times
+from edge_spec.forge.samples import SAMPLING, Sample, generate_samples, read_prompts
 from edge_spec.models.header import read_header
 from edge_spec.models.pairing import check_pair, raise_if_incompatible
 from edge_spec.models.resolve import resolve_model
-from edge_spec.types import Dist
+from edge_spec.sampling import SamplerChain, likeliest
+from edge_spec.types import NO_PROPOSAL, Budget, Dist, Fate, KVCache, Slot, Timers, Verdict
+from edge_spec.verify import make_coupling, overlap
 
 CONTEXT = 2048
 SLOTS = 8
@@ -59,6 +64,7 @@ class Result:
     step_ms: float
     sampled: float
     greedy: float
+    rows: float
     speedup: float
     draft_max: int
     by_prompt: list[float]
@@ -97,6 +103,54 @@ def read_answers(path: Path, sha256: str) -> list[Sample]:
         )
         for line in lines
     ]
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """What a draft did on one answer, means over its tokens: accepted (the probability), the target's
+    likeliest (the share), rows decoded."""
+
+    sampled: float
+    greedy: float
+    rows: float
+
+
+def draft_along(
+    cache: KVCache, tokens: TokenMap | None, num_target: int, sample: Sample, sampler: SamplerChain
+) -> Drafted:
+    """Draft one token before each of the answer's, and go on with the answer's."""
+    num_rows = 0
+
+    def count(rows: int, _cells: int, _seconds: float) -> None:
+        nonlocal num_rows
+        num_rows += rows
+
+    drafter = ModelDrafter(cache, num_target, Timers(), tokens, count)
+    coupling = make_coupling("rejection", 0, 0)
+    prompt = list(sample.prompt_ids)
+    slot = Slot(0, prompt, len(prompt), len(sample.token_ids), coupling, sampler, sampler, lambda _: None)
+    drafter.begin(slot)
+    accepted: list[float] = []
+    likeliest_ones: list[bool] = []
+    for token, p in zip(sample.token_ids, sample.dists, strict=True):
+        proposal = NO_PROPOSAL
+        while not len(proposal):
+            known = drafter.num_cached(slot)
+            (proposal,) = drafter.propose([slot], [Budget(1, 1)])
+            if drafter.num_cached(slot) == known:
+                break  # it read nothing, so it would propose nothing again
+        shared, same = 0.0, False
+        if len(proposal):
+            q = proposal.dists[0]
+            shared = p.prob(proposal.tokens[0]) if q is None else overlap(p, q)
+            same = likeliest(p) == (proposal.tokens[0] if q is None else likeliest(q))
+        accepted.append(shared)
+        likeliest_ones.append(same)
+        # What was drafted is dropped, whatever it was: the text goes on with the answer's token.
+        fates = (Fate.REJECTED,) * len(proposal)
+        drafter.observe([slot], [Verdict((token,), (), fates, "residual", (None,) * len(proposal))])
+        slot.tokens.append(token)
+    return Drafted(statistics.fmean(accepted), statistics.fmean(likeliest_ones), num_rows / len(accepted))
 
 
 def weighted(values: Sequence[float], counts: Sequence[int]) -> float:
@@ -164,14 +218,16 @@ def main() -> None:
             model = load(path, 1, options.threads)
             loaded.callback(model.close)
             mapped = token_map(report, target.model, model.header, model.model)
-            drafts.append(Drafting(model.cache, mapped, target.model.num_vocab))
-        steps_s = step_times([draft.cache for draft in drafts], options.steps)
+            drafts.append((model.cache, mapped))
+        steps_s = step_times([cache for cache, _ in drafts], options.steps)
         counts = [len(sample.token_ids) for sample in samples]
+        sampler = SamplerChain(SAMPLING)
         results = []
-        for path, draft, step_s in zip(paths, drafts, steps_s, strict=True):
-            found = [acceptance(draft, [sample]) for sample in samples]
+        for path, (cache, mapped), step_s in zip(paths, drafts, steps_s, strict=True):
+            found = [draft_along(cache, mapped, target.model.num_vocab, one, sampler) for one in samples]
             sampled = weighted([one.sampled for one in found], counts)
-            gain = best_gain(sampled, step_s, target_s)
+            rows = weighted([one.rows for one in found], counts)
+            gain = best_gain(sampled, step_s * rows, target_s)
             results.append(
                 Result(
                     file=path.name,
@@ -179,6 +235,7 @@ def main() -> None:
                     step_ms=step_s * 1e3,
                     sampled=sampled,
                     greedy=weighted([one.greedy for one in found], counts),
+                    rows=rows,
                     speedup=gain.speedup,
                     draft_max=gain.length,
                     by_prompt=[one.sampled for one in found],
@@ -186,8 +243,8 @@ def main() -> None:
             )
             say(f"read by {path.name}")
     print(table(results, counts, options.seed))
-    rows = ", ".join(f"{seconds * 1e3:.1f}" for seconds in target_s)
-    print(f"\nThe target's time for 1, 2, ... rows in ms: {rows}")
+    times = ", ".join(f"{seconds * 1e3:.1f}" for seconds in target_s)
+    print(f"\nThe target's time for 1, 2, ... rows in ms: {times}")
     if options.json:
         record: dict[str, Any] = {
             "target": machine.file_record(target_path),
@@ -212,8 +269,8 @@ def table(results: Sequence[Result], counts: Sequence[int], seed: int) -> str:
     base = results[0]
     lines = [
         f"| draft | MB | ms a step | faster | acceptance ({sum(counts)} tokens) | difference, 95% "
-        "| greedy | expected | K |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| greedy | rows | expected | K |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for result in results:
         low, high = interval(base.by_prompt, result.by_prompt, counts, seed)
@@ -226,6 +283,7 @@ def table(results: Sequence[Result], counts: Sequence[int], seed: int) -> str:
             f"{result.sampled:.3f}",
             "" if result is base else change,
             f"{result.greedy:.3f}",
+            f"{result.rows:.2f}",
             f"{result.speedup:.2f}x",
             str(result.draft_max),
         )

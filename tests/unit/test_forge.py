@@ -10,18 +10,20 @@ import gguf
 import numpy as np
 import pytest
 
+from edge_spec.drafters.token_map import TokenMap
 from edge_spec.errors import OutputError, SettingError
 from edge_spec.forge.gain import best_gain, expected_tokens
 from edge_spec.forge.layers import Trial, choose, search
 from edge_spec.forge.measure import Acceptance
 from edge_spec.forge.recipe import Recipe
 from edge_spec.forge.rewrite import Edit, KeyValue, rewrite
-from edge_spec.forge.samples import Sample, built_in_prompts, read_prompts, shortest
+from edge_spec.forge.samples import SAMPLING, Sample, built_in_prompts, read_prompts, shortest
 from edge_spec.forge.vocabulary import Vocabulary, check_trimmable, special_ids, trim
 from edge_spec.models.facts import facts_of, target_ids_of
 from edge_spec.models.header import check_loadable, read_header
 from edge_spec.models.pairing import check_pair
-from edge_spec.sampling import likeliest
+from edge_spec.sampling import SamplerChain, likeliest
+from edge_spec.testing import TableCache, TableModel
 from edge_spec.types import Dist
 from edge_spec.verify import overlap
 from tests.gguf_maker import make_gguf
@@ -317,6 +319,34 @@ def test_a_benchmark_s_answers_can_be_kept_and_are_only_their_target_s(tmp_path:
     assert overlap(read.dists[0], mixed) == pytest.approx(1.0)
     with pytest.raises(SettingError, match="another target's"):
         bench_forge.read_answers(path, "cd")
+
+
+def test_a_benchmark_s_acceptance_is_what_the_laws_share_where_the_draft_lacks_nothing() -> None:
+    target, draft = TableModel(12, 1), TableModel(12, 2)
+    sampler, tokens = SamplerChain(SAMPLING), [3, 1, 4, 1, 5, 9, 2, 6]
+    laws = [
+        [sampler(model.logits(tokens[:end]), ()) for end in range(2, len(tokens))]
+        for model in (target, draft)
+    ]
+    answer = Sample(tuple(tokens[:2]), tuple(tokens[2:]), tuple(laws[0]), np.zeros(0, np.float32))
+    cache = TableCache(draft, context_size=64, batch_size=4, num_slots=1)
+    found = bench_forge.draft_along(cache, None, 12, answer, sampler)
+    assert found.sampled == pytest.approx(np.mean([overlap(p, q) for p, q in zip(*laws, strict=True)]))
+    assert 0 < found.sampled < 1
+    assert found.rows == 5 / 6  # the first comes with the reading of the prompt
+    same = TableCache(target, context_size=64, batch_size=4, num_slots=1)
+    assert bench_forge.draft_along(same, None, 12, answer, sampler).greedy == 1.0
+
+
+def test_a_benchmark_counts_what_a_trimmed_draft_decodes_to_spell() -> None:
+    pieces = [b"a", b"b", b"ab"]
+    sampler, tokens = SamplerChain(SAMPLING), (0, 2, 2, 2, 1)
+    model = TableModel(3, 1)
+    laws = tuple(sampler(model.logits(tokens[:end]), ()) for end in range(1, 5))
+    answer = Sample(tokens[:1], tokens[1:], laws, np.zeros(0, np.float32))
+    cache = TableCache(TableModel(2, 2), context_size=64, batch_size=4, num_slots=1)
+    lacks_two = TokenMap(3, (0, 1), pieces.__getitem__, lambda: pieces[:2])
+    assert bench_forge.draft_along(cache, lacks_two, 3, answer, sampler).rows >= 6 / 4
 
 
 def test_layers_are_tried_on_short_texts_of_several_kinds() -> None:
