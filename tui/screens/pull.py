@@ -24,7 +24,7 @@ from tui.widgets.download_row import DownloadRow
 REFRESH_S: Final = 0.2
 """Figures change so often at most, however often a pull reports."""
 
-_STOPPED = "Stopped. Pull again to go on: what has come is kept."
+_STOPPED = "Stopped. Pull again to go on: what has come is kept, of PyPI's files the whole ones."
 _KEYS: Final = {
     "pulling": "Esc stop",
     "stopping": "",
