@@ -52,8 +52,7 @@ if TYPE_CHECKING:
         forge_draft,
     )
     from edge_spec.forge.running import running_options
-    from edge_spec.host import EngineHost
-    from edge_spec.host_wire import ChatRequest, Loading, PairInfo, PairSpec
+    from edge_spec.host import ChatRequest, EngineHost, Loading, PairInfo, PairSpec
     from edge_spec.models.job import disk_usage
     from edge_spec.models.library import (
         CataloguePair,
@@ -104,7 +103,7 @@ _HOME = {
     "Answer": "pair",
     "Cancelled": "errors",
     "CataloguePair": "models.library",
-    "ChatRequest": "host_wire",
+    "ChatRequest": "host",
     "Decoding": "config",
     "Detokenizer": "text",
     "DraftChoice": "models.library",
@@ -123,15 +122,15 @@ _HOME = {
     "History": "conversation",
     "Inspected": "events",
     "InstalledModel": "models.library",
-    "Loading": "host_wire",
+    "Loading": "host",
     "Message": "types",
     "ModelSettings": "config",
     "Notice": "events",
     "Origin": "types",
     "Pair": "pair",
     "PairEstimate": "models.library",
-    "PairInfo": "host_wire",
-    "PairSpec": "host_wire",
+    "PairInfo": "host",
+    "PairSpec": "host",
     "Prefilled": "events",
     "PromptTooLongError": "errors",
     "Proposal": "types",

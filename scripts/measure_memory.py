@@ -114,7 +114,7 @@ def run(name: str) -> dict[str, Any] | None:
 def measure(chosen: Configuration) -> dict[str, Any]:
     """Load the pair, use it, and return the plan's bytes beside the process's."""
     import edge_spec
-    from edge_spec.host_wire import PairSpec
+    from edge_spec.host import PairSpec
     from edge_spec.models.library import memory_requests
     from edge_spec.models.memory import plan_memory, this_machine
 

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from edge_spec import host_child
 from edge_spec.cancel import Cancel
 from edge_spec.config import Decoding, Sampling
 from edge_spec.conversation import History
@@ -21,8 +20,8 @@ from edge_spec.drafters import ModelDrafter
 from edge_spec.engine import Engine
 from edge_spec.errors import EngineError, ModelFileError, PromptTooLongError, UsageError
 from edge_spec.events import Calibrating, Event, Notice
-from edge_spec.host_child import Loaded, OnProgress
-from edge_spec.host_wire import PairInfo, PairSpec
+from edge_spec.host import PairInfo, PairSpec, child
+from edge_spec.host.child import Loaded, OnProgress
 from edge_spec.planner import FixedPlanner
 from edge_spec.sampling import SamplerChain
 from edge_spec.target import ModelTarget
@@ -161,4 +160,4 @@ def load(spec: PairSpec, on_progress: OnProgress) -> Loaded:
 def main() -> None:
     WIRE.append(os.dup(1))
     os.write(WIRE[0], b"some module greets the world\n")
-    host_child.main(load)
+    child.main(load)

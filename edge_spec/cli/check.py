@@ -86,7 +86,7 @@ class _Memory:
 
     @classmethod
     def of(cls, paths: Sequence[Path], settings: Settings) -> _Memory:
-        from edge_spec.host_wire import PairSpec
+        from edge_spec.host import PairSpec
         from edge_spec.models.library import memory_requests
         from edge_spec.models.memory import plan_memory, savings, this_machine
 

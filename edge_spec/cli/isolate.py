@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 from edge_spec.config import Decoding, LoadMode, Sampling
 from edge_spec.events import Event
-from edge_spec.host import EngineHost
-from edge_spec.host_wire import ChatRequest, PairSpec, TextRequest
+from edge_spec.host import ChatRequest, EngineHost, PairSpec, TextRequest
 from edge_spec.models.hashes import sha256_of
 
 

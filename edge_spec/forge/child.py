@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from edge_spec.cancel import Cancel
 from edge_spec.errors import Cancelled, EdgeSpecError
 from edge_spec.forge.process import PATIENCE_S, ForgeRequest, ForgeStatus, ForgeStep
-from edge_spec.host_child import private_pipes
+from edge_spec.host.child import private_pipes
 
 if TYPE_CHECKING:
     from edge_spec.forge.job import Forge

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from edge_spec.errors import Cancelled
 from edge_spec.forge.running import Running
-from edge_spec.host_process import EngineProcess
-from edge_spec.host_wire import Failed
+from edge_spec.host.process import EngineProcess
+from edge_spec.host.wire import Failed
 
 PATIENCE_S: Final = 10.0
 """How long a cancelled forging may take to end in good order: it finishes the tensor in hand."""

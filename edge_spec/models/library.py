@@ -22,7 +22,7 @@ from edge_spec.models.records import records_in
 from edge_spec.models.resolve import is_missing, resolve_model
 
 if TYPE_CHECKING:
-    from edge_spec.host_wire import PairSpec
+    from edge_spec.host import PairSpec
 
 Params = ParamSpec("Params")
 Result = TypeVar("Result")

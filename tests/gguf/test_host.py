@@ -28,7 +28,6 @@ from edge_spec import (
     Sampling,
     Started,
     Verified,
-    host_process,
 )
 from tests.unit.test_host import gone
 
@@ -203,7 +202,7 @@ def test_a_conversation_of_another_process_goes_on_with_the_ids_that_were_said(h
 NOISY = """
 import os, sys, threading, time
 sys.path.insert(0, sys.argv[1])
-from edge_spec.host_child import main
+from edge_spec.host.child import main
 def chatter():
     while True:
         os.write(1, b"native noise\\n")
@@ -215,7 +214,7 @@ main()
 
 def test_noise_on_stdout_does_not_reach_the_parent(tiny_path, host, monkeypatch):
     expected = tokens(list(host.generate(ask(SEA))))
-    monkeypatch.setattr(host_process, "COMMAND", (sys.executable, "-P", "-c", NOISY, str(ROOT)))
+    monkeypatch.setattr("edge_spec.host.process.COMMAND", (sys.executable, "-P", "-c", NOISY, str(ROOT)))
     with loaded(tiny_path) as noisy:
         assert tokens(list(noisy.generate(ask(SEA)))) == expected
         os.kill(noisy._child.pid, signal.SIGKILL)

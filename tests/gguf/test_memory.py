@@ -11,7 +11,7 @@ import pytest
 
 import edge_spec
 from edge_spec.config import ModelSettings
-from edge_spec.host_wire import PairSpec
+from edge_spec.host import PairSpec
 from edge_spec.llama import abi
 from edge_spec.llama.quantize import quantize
 from edge_spec.models.header import read_header

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from edge_spec import cli, host_process
+from edge_spec import cli
 from edge_spec.trace import TraceReader
 from tests.unit.test_host import PROGRAM, ROOT, ask, in_process, tokens
 
@@ -35,7 +35,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(host_process, "COMMAND", (sys.executable, "-P", "-c", PROGRAM, str(ROOT)))
+    monkeypatch.setattr("edge_spec.host.process.COMMAND", (sys.executable, "-P", "-c", PROGRAM, str(ROOT)))
     monkeypatch.setattr("edge_spec.cli.isolate.sha256_of", lambda path: f"hash of {path}")
 
 
@@ -90,8 +90,8 @@ def test_ctrl_c_once_keeps_the_answer_and_twice_ends_the_program(tmp_path: Path,
     program = (
         "import signal, sys; sys.path.insert(0, sys.argv[1]);"
         "signal.signal(signal.SIGINT, signal.default_int_handler);"
-        "from edge_spec import cli, host_process;"
-        f"host_process.COMMAND = (sys.executable, '-P', '-c', {PROGRAM!r}, sys.argv[1]);"
+        "from edge_spec import cli; from edge_spec.host import process;"
+        f"process.COMMAND = (sys.executable, '-P', '-c', {PROGRAM!r}, sys.argv[1]);"
         "cli.main(sys.argv[2:])"
     )
     options = [*OPTIONS, "-n", "50000"]

@@ -17,7 +17,6 @@ from typing import Any
 import psutil
 import pytest
 
-from edge_spec import host_process
 from edge_spec.config import Decoding, Sampling
 from edge_spec.conversation import History
 from edge_spec.errors import (
@@ -30,8 +29,9 @@ from edge_spec.errors import (
 )
 from edge_spec.events import Calibrating, Event, Finished, Started, Verified
 from edge_spec.host import EngineHost
-from edge_spec.host_child import Server
-from edge_spec.host_wire import (
+from edge_spec.host import process as host_process
+from edge_spec.host.child import Server
+from edge_spec.host.wire import (
     ChatRequest,
     Done,
     Failed,

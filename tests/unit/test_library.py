@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from edge_spec.errors import Cancelled, ModelFileError, SettingError
-from edge_spec.host_wire import PairSpec
+from edge_spec.host import PairSpec
 from edge_spec.models import library, sources
 from edge_spec.models.catalogue import catalogue
 from edge_spec.models.header import Header, read_header

@@ -23,7 +23,7 @@ import importlib
 importlib.import_module(sys.argv[2]).main()
 """
 
-COMMAND: Final = (sys.executable, "-P", "-c", _PROGRAM, str(Path(__file__).parents[1]))
+COMMAND: Final = (sys.executable, "-P", "-c", _PROGRAM, str(Path(__file__).parents[2]))
 """The child has the edge_spec of its parent, and (-P) takes no file beside the user's for a module."""
 
 MAX_LINE_BYTES: Final = 1 << 26
@@ -43,7 +43,7 @@ class EngineProcess:
     It runs `main` of `module`, which speaks on the two pipes.
     """
 
-    def __init__(self, module: str = "edge_spec.host_child") -> None:
+    def __init__(self, module: str = "edge_spec.host.child") -> None:
         # Not a file with a name: several may run, and none may be left over.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  # `close` closes it
         flags = 0

@@ -1,4 +1,4 @@
-"""The child of an engine host: `main` speaks the protocol of `host_wire` on stdin and stdout.
+"""The child of an engine host: `main` speaks the protocol of `wire` on stdin and stdout.
 
 One thread listens, so that a cancel is heard and the parent's end is noticed whatever the other
 one does: that sits in llama.cpp, or waits for a parent that is slow to read. Both leave Python
@@ -24,7 +24,7 @@ from edge_spec.config import Decoding, Sampling
 from edge_spec.conversation import History
 from edge_spec.errors import EdgeSpecError, SettingError
 from edge_spec.events import Event
-from edge_spec.host_wire import (
+from edge_spec.host.wire import (
     ChatRequest,
     Done,
     Failed,

@@ -14,8 +14,8 @@ from types import TracebackType
 
 from edge_spec.errors import Cancelled, EngineCrashedError, UsageError
 from edge_spec.events import Event
-from edge_spec.host_process import EngineProcess
-from edge_spec.host_wire import (
+from edge_spec.host.process import EngineProcess
+from edge_spec.host.wire import (
     ChatRequest,
     Done,
     Failed,
