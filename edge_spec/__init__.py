@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         Setting,
         Settings,
         Value,
+        save_settings,
     )
     from edge_spec.settings import (
         resolve as resolve_settings,
@@ -89,7 +90,6 @@ if TYPE_CHECKING:
     from edge_spec.settings import (
         user_file as user_settings_file,
     )
-    from edge_spec.settings_file import save_settings
     from edge_spec.sizes import count_text, size_text
     from edge_spec.stats import Stats
     from edge_spec.text import Detokenizer, TextStream
@@ -171,7 +171,7 @@ _HOME = {
     "pull_models": "models.library",
     "resolve_settings": "settings",
     "running_options": "forge.running",
-    "save_settings": "settings_file",
+    "save_settings": "settings",
     "size_text": "sizes",
     "store_path": "models.store",
     "user_path": "paths",

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from edge_spec import settings as module
 from edge_spec.config import Decoding, Sampling
 from edge_spec.errors import SettingError
 from edge_spec.settings import SETTINGS, resolve
@@ -18,7 +17,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project = tmp_path / "project"
     project.mkdir()
     monkeypatch.chdir(project)
-    monkeypatch.setattr(module, "user_file", lambda: tmp_path / "config.toml")
+    monkeypatch.setattr("platformdirs.user_config_path", lambda _name: tmp_path)
     return tmp_path
 
 

@@ -14,11 +14,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_spec import settings as module
-from edge_spec import settings_file
 from edge_spec.errors import OutputError, SettingError
-from edge_spec.settings import SETTINGS, Value, resolve
-from edge_spec.settings_file import save_settings
+from edge_spec.settings import SETTINGS, Value, resolve, save_settings
 
 OWN = """\
 # Mine.
@@ -41,7 +38,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project.mkdir()
     monkeypatch.chdir(project)
     own = tmp_path / "config" / "config.toml"
-    monkeypatch.setattr(module, "user_file", lambda: own)
+    monkeypatch.setattr("platformdirs.user_config_path", lambda _name: own.parent)
     return own
 
 
@@ -310,7 +307,7 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(file: Path, monkeypatch: p
         raise OSError(28, "No space left on device")
 
     write(file, OWN)
-    monkeypatch.setattr(settings_file.os, "fsync", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OutputError, match="No space left on device"):
         save_settings({"temp": 1})
     assert file.read_text() == OWN and names(file.parent) == ["config.toml"]

@@ -8,22 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from edge_spec import settings
 from edge_spec.config import ModelSettings
 from edge_spec.errors import OutputError
-from edge_spec.settings import (
-    KEYS,
-    SETTINGS,
-    Setting,
-    Settings,
-    check_range,
-    defaults,
-    parse_file,
-    parse_text,
-    parse_value,
-    read_text,
-    row_of,
-)
+from edge_spec.settings.reading import KEYS, check_range, parse_file, parse_text, parse_value, read_text
+from edge_spec.settings.resolving import user_file
+from edge_spec.settings.table import SETTINGS, Setting, row_of
+from edge_spec.settings.values import Settings, defaults
 from edge_spec.whole_file import write_whole
 
 
@@ -37,7 +27,7 @@ def save_settings(changes: Mapping[str, Any], path: Path | None = None) -> None:
     Raises SettingError and OutputError.
     """
     # A link in the file's place stays a link.
-    file = Path(os.path.realpath(path or settings.user_file()))
+    file = Path(os.path.realpath(path or user_file()))
     text = ""
     if os.path.exists(file):
         text = read_text(file)
