@@ -13,20 +13,16 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 from edge_spec.cancel import Cancel
 from edge_spec.config import Decoding, Sampling
 from edge_spec.conversation import ChatEncoder, EncodedChat, History
-from edge_spec.drafters import Cascade, DrawChoice, ModelDrafter, NgramDrafter, NoDrafter, TokenMap, Window
-from edge_spec.engine import Engine
+from edge_spec.drafters import TokenMap
+from edge_spec.drafters.table import Parts, Wanted, make_engine
 from edge_spec.errors import PromptTooLongError, SettingError, UsageError
 from edge_spec.events import Event, Finished, Inspected, Notice, Verified
 from edge_spec.inspecting import Inspector
-from edge_spec.planner import FixedPlanner
-from edge_spec.planner.auto import AutoPlanner
 from edge_spec.planner.calibrator import Calibrator
-from edge_spec.planner.knowledge import Knowledge
 from edge_spec.sampling import SamplerChain
 from edge_spec.stats import Stats
-from edge_spec.target import ModelTarget
 from edge_spec.text import StopStrings, TextStream
-from edge_spec.types import Drafter, FinishReason, Message, Slot, Timers
+from edge_spec.types import FinishReason, Message, Slot
 from edge_spec.verify import make_coupling
 
 if TYPE_CHECKING:
@@ -90,14 +86,12 @@ class Pair:
         self.draft = draft
         self.notices = tuple(notices)
         self._cancel = cancel
-        self._token_map = token_map
+        self._parts = Parts(target, draft, token_map)
         self._chats = ChatEncoder(target.model)
         self._lock = threading.RLock()
         self._closed = False
         self._num_started = 0
         self._calibrator = Calibrator(target, draft, cancel)
-        self._draw_choice = DrawChoice()
-        self._draft_windows: dict[int, Window] = {}
         self._told: set[Notice] = set()
 
     # -- generating
@@ -295,7 +289,8 @@ class Pair:
             while (event := self._next(calibration, number)) is not None:
                 yield event
         steady_rows = self.target.cache.steady_rows if any(slot.reproducible for slot in slots) else 1
-        events = self._engine(decoding, steady_rows).generate(slots)
+        wanted = Wanted(decoding, self._calibrator.knowledge, steady_rows)
+        events = make_engine(self._parts, wanted).generate(slots)
         if steady_rows > 1:
             yield from self._tell_once(_STEADY)
         if self.draft is None and decoding.drafter == "draft" and decoding.draft_max:
@@ -336,47 +331,6 @@ class Pair:
             self._told.add(notice)
             yield notice
 
-    def _engine(self, decoding: Decoding, steady_rows: int) -> Engine:
-        timers = Timers()
-        knowledge = self._calibrator.knowledge
-        if decoding.drafter == "auto" and decoding.draft_max and knowledge is not None:
-            knowledge.verify.least_rows = steady_rows
-            return self._auto_engine(decoding, knowledge, timers)
-        if decoding.drafter == "ngram" and decoding.draft_max:
-            planner = FixedPlanner(decoding.draft_max, decoding.draft_min)
-            return Engine(ModelTarget(self.target.cache, timers), NgramDrafter(timers), planner, timers)
-        self._draft_windows.clear()  # a draft of fixed length reads everything
-        drafter: Drafter = NoDrafter()
-        length, why_not = decoding.draft_max, "draft length 0 was asked for"
-        if length and decoding.drafter == "auto":
-            length, why_not = 0, "what drafting costs here was not measured"
-        elif length and self.draft is None:
-            length, why_not = 0, "there is no draft model"
-        elif length and self.draft is not None:
-            num_vocab = self.target.model.num_vocab
-            drafter = ModelDrafter(
-                self.draft.cache, num_vocab, timers, self._token_map, choice=self._choice(decoding)
-            )
-        planner = FixedPlanner(length, min(decoding.draft_min, length), why_not)
-        return Engine(ModelTarget(self.target.cache, timers), drafter, planner, timers)
-
-    def _auto_engine(self, decoding: Decoding, knowledge: Knowledge, timers: Timers) -> Engine:
-        model = None
-        if self.draft is not None and knowledge.draft is not None:
-            num_vocab = self.target.model.num_vocab
-            model = ModelDrafter(
-                self.draft.cache, num_vocab, timers, self._token_map, knowledge.draft.observe,
-                self._choice(decoding), self._draft_windows,
-            )  # fmt: skip
-        planner = AutoPlanner(knowledge, draft_max=decoding.draft_max, draft_min=decoding.draft_min)
-        target = ModelTarget(self.target.cache, timers, knowledge.verify.observe)
-        ngram = NgramDrafter(timers, on_judged=planner.judged_copy)
-        return Engine(target, Cascade(ngram, model), planner, timers)
-
-    def _choice(self, decoding: Decoding) -> DrawChoice | None:
-        """How the draft draws is learned, unless somebody has said at which temperature."""
-        return self._draw_choice if decoding.draft_temperature is None else None
-
     def _slot(self, seq: int, ids: Sequence[int], sampling: Sampling, decoding: Decoding) -> Slot:
         tokens = [self._checked_id(token) for token in ids]
         if not tokens:
@@ -416,7 +370,7 @@ class Pair:
         """The target's settings as the draft can follow them: its temperature, ids that it has."""
         if decoding.draft_temperature is not None:
             sampling = replace(sampling, temperature=decoding.draft_temperature)
-        if self.draft is not None and self._token_map is None:
+        if self.draft is not None and self._parts.token_map is None:
             limit = self.draft.model.num_vocab
             sampling = replace(
                 sampling, logit_bias=tuple(item for item in sampling.logit_bias if item[0] < limit)

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
-from edge_spec.config import Decoding, FlashAttention, KVType, LoadMode, ModelSettings, Sampling
+from edge_spec.config import Decoding, DrafterName, FlashAttention, KVType, LoadMode, ModelSettings, Sampling
 from edge_spec.errors import SettingError
 from edge_spec.settings.kinds import BIASES, NUMBER, SWITCH, TEXT, TEXTS, WHOLE, Kind, choice, count
 
@@ -95,7 +95,7 @@ def _table() -> dict[str, Setting]:
         s("flash-attn", flash, "auto", "Flash attention: auto, on or off.", models, ("-fa",), "WHEN"),
         s("load-mode", choice(*get_args(LoadMode)), "auto",
           "How weights are loaded: auto (by free memory), mmap or none.", models, ("-lm",), "MODE"),
-        s("drafter", choice("auto", "draft", "ngram", "none"), None,
+        s("drafter", choice(*get_args(DrafterName), "none"), None,
           "auto (what pays here), draft (a model), ngram or none.", drafting, (), "NAME"),
         s("draft-max", WHOLE, None, "K, tokens drafted a round at most; 0 is plain.", drafting, ("-k",), "N",
           (Decoding, "draft_max")),
