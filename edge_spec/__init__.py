@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from edge_spec.cli.options import (
         resolve_settings as command_settings,
     )
-    from edge_spec.cli.output import harmless
     from edge_spec.cli.prepare import chosen_models
     from edge_spec.config import Decoding, ModelSettings, Sampling
     from edge_spec.conversation import History
@@ -92,6 +91,7 @@ if TYPE_CHECKING:
     )
     from edge_spec.sizes import count_text, size_text
     from edge_spec.stats import Stats
+    from edge_spec.terminal import harmless
     from edge_spec.text import Detokenizer, TextStream
     from edge_spec.trace import TraceHeader, TraceReader, TraceWriter
     from edge_spec.types import Fate, FinishReason, Message, Origin, Proposal, Verdict
@@ -163,7 +163,7 @@ _HOME = {
     "estimate_pair": "models.library",
     "forge_draft": "forge.process",
     "found_models": "models.library",
-    "harmless": "cli.output",
+    "harmless": "terminal",
     "is_missing": "models.resolve",
     "list_models": "models.library",
     "load_pair": "api",

@@ -11,24 +11,12 @@ from typing import Any, Final
 
 import click
 
-INTERRUPTED: Final = 130
+from edge_spec.terminal import harmless
 
-_SIGNS: Final[dict[int, str]] = {
-    **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"},
-    0x7F: "\u2421",
-    **dict.fromkeys(range(0x80, 0xA0), "\ufffd"),
-}
+INTERRUPTED: Final = 130
 
 # Its line ends are JSON's layout: inside a string they would be escaped.
 _NUMBERS: Final = re.compile(r"\[\n\s*([-+\d.,e\s]+?)\n\s*\]")
-
-
-def harmless(text: str) -> str:
-    """`text` with control characters made visible, so that no model can steer a terminal.
-
-    Line ends and tabs stay.
-    """
-    return text.translate(_SIGNS)
 
 
 def say(text: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 import textwrap
 
-from edge_spec.cli.output import harmless, show
+from edge_spec.cli.output import show
+from edge_spec.terminal import harmless
 
 _LEAST, _MOST = 40, 100
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import click
 
-from edge_spec.cli.output import harmless
+from edge_spec.terminal import harmless
 from edge_spec.text import Detokenizer, Piece, StopFilter
 from edge_spec.types import Origin
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_spec.cli.output import harmless
 from edge_spec.cli.render import AnswerPrinter, AnswerText, Span
+from edge_spec.terminal import harmless
 from edge_spec.text import TextStream
 
 PIECES = [b"a", b"b", b"ab", b"\xf0\x9f", b"\x98\x80", b"\xe9", b"", b"c d"]

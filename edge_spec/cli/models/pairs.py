@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edge_spec.cli.output import harmless, print_json, show
+from edge_spec.cli.output import print_json, show
 from edge_spec.cli.paragraph import show_wrapped, width
+from edge_spec.terminal import harmless
 
 if TYPE_CHECKING:
     from edge_spec.models.inventory import FoundPair
