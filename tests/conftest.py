@@ -45,8 +45,8 @@ def _stored(name: str) -> Path:
 
 def _variant(source: Path, kind: str) -> Path:
     """`source` requantised to `kind`, in the store; made on first use, then kept."""
-    from edge_spec.llama.quantize import quantize
     from edge_spec.models import store
+    from edge_spec.models.quantize import quantize
 
     stem = source.name.removesuffix(".gguf").removesuffix("-q4_k_m")
     wanted = store.store_path() / f"{stem}-{kind.lower()}.gguf"

@@ -92,7 +92,7 @@ def _forge(request: ForgeRequest, cancel: Cancel, teller: _Teller) -> Forge:
     from edge_spec.forge.report import ForgeSettings
     from edge_spec.forge.running import running_options
     from edge_spec.forge.samples import built_in_prompts
-    from edge_spec.llama.quantize import checked_type
+    from edge_spec.models.quantize import checked_type
     from edge_spec.models.resolve import resolve_model
 
     target = resolve_model(request.target)

@@ -17,12 +17,12 @@ from edge_spec.forge.rewrite import Edit, rewrite
 from edge_spec.forge.samples import shortest
 from edge_spec.forge.scratch import Scratch
 from edge_spec.forge.vocabulary import Vocabulary, check_trimmable, trim
-from edge_spec.llama.quantize import quantize
 from edge_spec.llama.skip import LayerSkip
 from edge_spec.models import store
 from edge_spec.models.hashes import sha256_of
 from edge_spec.models.header import Header, check_loadable, read_header
 from edge_spec.models.pairing import check_pair, raise_if_incompatible
+from edge_spec.models.quantize import quantize
 
 CANDIDATES: tuple[tuple[str, str | None], ...] = (
     ("Q4_0", None),

@@ -19,7 +19,7 @@ from edge_spec.errors import Cancelled, EngineError
 from edge_spec.llama.cache import Cache
 from edge_spec.llama.context import Context
 from edge_spec.llama.model import Model
-from edge_spec.llama.quantize import quantize
+from edge_spec.models.quantize import quantize
 from edge_spec.sampling import SamplerChain
 from edge_spec.target import ModelTarget
 from edge_spec.types import NO_PROPOSAL, Budget, Fate, Rows, Slot, Timers, Verdict

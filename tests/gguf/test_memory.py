@@ -13,11 +13,11 @@ import edge_spec
 from edge_spec.config import ModelSettings
 from edge_spec.host import PairSpec
 from edge_spec.llama import abi
-from edge_spec.llama.quantize import quantize
 from edge_spec.models.header import read_header
 from edge_spec.models.library import estimate_pair
 from edge_spec.models.memory import MemoryPlan, this_machine
 from edge_spec.models.memory.buffers import work_bytes
+from edge_spec.models.quantize import quantize
 from tests.gguf_maker import make_gguf
 
 pytestmark = pytest.mark.gguf

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 import pytest
 
 from edge_spec.errors import Cancelled, EngineError, ModelFileError, OutputError, SettingError
-from edge_spec.llama import quantize as module
-from edge_spec.llama.quantize import quantize
+from edge_spec.models import quantize as module
 from edge_spec.models.ggml_types import FILE_TYPES
 from edge_spec.models.header import read_header
+from edge_spec.models.quantize import quantize
 from tests.gguf_maker import make_gguf
 
 
@@ -176,7 +176,7 @@ def test_a_kill_of_the_parent_ends_the_child_and_clears_its_file(tiny_path: Path
     program = f"""
 import os, signal, sys
 sys.path[:0] = {sys.path!r}
-from edge_spec.llama.quantize import quantize
+from edge_spec.models.quantize import quantize
 quantize({str(tiny_path)!r}, {str(tmp_path / "out.gguf")!r}, "Q2_K",
          progress=lambda done, total: os.kill(os.getpid(), signal.SIGKILL))
 """

@@ -311,7 +311,7 @@ def test_a_context_beyond_the_memory_is_foreseen(invoke: Invoke) -> None:
 def test_quantize_writes_a_file_and_does_not_replace_one_unasked(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from edge_spec.llama import quantize
+    from edge_spec.models import quantize
 
     def copy(source: Path, destination: Path, kind: str, **_: object) -> Path:
         assert kind == "Q8_0"

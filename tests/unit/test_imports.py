@@ -66,6 +66,14 @@ def test_only_the_llama_package_imports_llama_cpp() -> None:
     assert offenders([*outside, *INTERFACE], ("llama_cpp",)) == []
 
 
+def test_the_llama_package_knows_nothing_of_model_files_or_of_what_is_built_on_it() -> None:
+    known = {"cancel", "config", "errors", "limits", "llama", "types"}
+    inside = [path for path in LIBRARY if path.parent == ROOT / "edge_spec" / "llama"]
+    used = [found for found in offenders(inside, ("edge_spec",)) if not found.endswith(": edge_spec")]
+    assert [found for found in used if found.partition(": ")[2].split(".")[1] not in known] == []
+    assert used
+
+
 def test_the_library_never_imports_an_interface() -> None:
     assert offenders(LIBRARY, ("textual", "tui")) == []
 

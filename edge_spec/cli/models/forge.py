@@ -155,7 +155,7 @@ def command(
 
 def _checked_type(name: str) -> str:
     """Refuse an unknown type before anything is loaded."""
-    from edge_spec.llama.quantize import checked_type
+    from edge_spec.models.quantize import checked_type
 
     return name if name in ("auto", "keep") else checked_type(name)
 

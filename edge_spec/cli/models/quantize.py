@@ -23,7 +23,7 @@ def command(source: str, output: str, kind: str, force: bool, quiet: bool) -> No
     A model in several parts becomes one file.
     """
     from edge_spec.cli.progress import StatusLine
-    from edge_spec.llama import quantize as llama
+    from edge_spec.models.quantize import quantize
     from edge_spec.models.resolve import resolve_model
 
     path, model = user_path(output), resolve_model(source)
@@ -31,7 +31,7 @@ def command(source: str, output: str, kind: str, force: bool, quiet: bool) -> No
         raise OutputError(f"{path} exists already; --force replaces it.")
     status = StatusLine(quiet=quiet)
     try:
-        llama.quantize(
+        quantize(
             model, path, kind, progress=lambda done, total: status.show(f"{kind}: {done} of {total} tensors")
         )
     finally:
