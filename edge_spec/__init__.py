@@ -81,7 +81,6 @@ if TYPE_CHECKING:
         Setting,
         Settings,
         Value,
-        save_settings,
     )
     from edge_spec.settings import (
         resolve as resolve_settings,
@@ -89,6 +88,7 @@ if TYPE_CHECKING:
     from edge_spec.settings import (
         user_file as user_settings_file,
     )
+    from edge_spec.settings.writing import save_settings
     from edge_spec.sizes import count_text, size_text
     from edge_spec.stats import Stats
     from edge_spec.terminal import harmless
@@ -171,7 +171,7 @@ _HOME = {
     "pull_models": "models.library",
     "resolve_settings": "settings",
     "running_options": "forge.running",
-    "save_settings": "settings",
+    "save_settings": "settings.writing",
     "size_text": "sizes",
     "store_path": "models.store",
     "user_path": "paths",

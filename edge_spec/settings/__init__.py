@@ -23,14 +23,13 @@ stands in the table `[chat]`, and the table `[keys]` gives the chat's actions ot
 
 Unknown keys, wrong types and values out of range raise SettingError with the place they are in.
 Only the names of actions are left to the chat, which alone knows them. Variables have no tables
-in their names: EDGE_SPEC_GLYPHS=on. `save_settings` writes a file by the same rules.
+in their names: EDGE_SPEC_GLYPHS=on. `writing.save_settings` writes a file by the same rules.
 """
 
 from edge_spec.settings.reading import KEYS
 from edge_spec.settings.resolving import resolve, user_file
 from edge_spec.settings.table import CHAT, SETTINGS, Setting
 from edge_spec.settings.values import PROJECT_FILE, Settings, Value
-from edge_spec.settings.writing import save_settings
 
 __all__ = [
     "CHAT",
@@ -41,6 +40,5 @@ __all__ = [
     "Settings",
     "Value",
     "resolve",
-    "save_settings",
     "user_file",
 ]

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge_spec.errors import OutputError, SettingError
-from edge_spec.settings import SETTINGS, Value, resolve, save_settings
+from edge_spec.settings import SETTINGS, Value, resolve
+from edge_spec.settings.writing import save_settings
 
 OWN = """\
 # Mine.
