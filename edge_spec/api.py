@@ -27,7 +27,7 @@ from edge_spec.llama.model import Model
 from edge_spec.llama.skip import LayerSkip
 from edge_spec.models.facts import target_ids_of
 from edge_spec.models.hashes import sha256_of
-from edge_spec.models.header import Header, check_loadable, read_header
+from edge_spec.models.header import Header, read_loadable
 from edge_spec.models.memory import Machine, Request, advice, check_memory, make_machine, plan_memory
 from edge_spec.models.memory.buffers import num_outputs
 from edge_spec.models.pairing import PairReport, check_pair, raise_if_incompatible
@@ -133,8 +133,8 @@ def load_pair(
         draft_settings = ModelSettings(
             resolve_model(draft), gpu_layers=draft_gpu_layers, device=draft_device, **common
         )
-    header = _sound_header(settings.path)
-    draft_header = None if draft_settings is None else _sound_header(draft_settings.path)
+    header = read_loadable(settings.path)
+    draft_header = None if draft_settings is None else read_loadable(draft_settings.path)
     report = None
     if draft_header is not None:
         report = check_pair(header, draft_header)
@@ -212,9 +212,3 @@ def token_map(report: PairReport, target: Model, draft_header: Header, draft: Mo
         return [draft.piece(token) for token in range(draft.num_vocab)]
 
     return TokenMap(target.num_vocab, ids, target.piece, pieces, report.masked)
-
-
-def _sound_header(path: Path) -> Header:
-    header = read_header(path)
-    check_loadable(header)
-    return header

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from edge_spec.cancel import Cancel
 from edge_spec.errors import Cancelled, EdgeSpecError
 from edge_spec.forge.process import PATIENCE_S, ForgeRequest, ForgeStatus, ForgeStep
-from edge_spec.host.child import private_pipes
+from edge_spec.host.pipes import private_pipes, write_all
 
 if TYPE_CHECKING:
     from edge_spec.forge.job import Forge
@@ -49,9 +49,7 @@ class _Teller:
         self.say("step", **asdict(_step(stage)))
 
     def say(self, what: str, **fields: object) -> None:
-        data = memoryview(f"{json.dumps({'forge': what, **fields})}\n".encode("ascii"))
-        while data:
-            data = data[os.write(self._sink, data) :]
+        write_all(self._sink, f"{json.dumps({'forge': what, **fields})}\n")
 
 
 def _step(stage: Stage) -> ForgeStep:

@@ -20,7 +20,7 @@ from edge_spec.forge.vocabulary import Vocabulary, check_trimmable, trim
 from edge_spec.llama.skip import LayerSkip
 from edge_spec.models import store
 from edge_spec.models.hashes import sha256_of
-from edge_spec.models.header import Header, check_loadable, read_header
+from edge_spec.models.header import Header, read_header, read_loadable
 from edge_spec.models.pairing import check_pair, raise_if_incompatible
 from edge_spec.models.quantize import quantize
 
@@ -50,8 +50,8 @@ class Forge:
         self._settings = settings
         self._cancel = cancel
         self._tell = reporter
-        self._target = _sound(settings.target)
-        self._source = _sound(settings.draft)
+        self._target = read_loadable(settings.target)
+        self._source = read_loadable(settings.draft)
         raise_if_incompatible(check_pair(self._target, self._source))
         if self._source.num_splits > 1:
             raise SettingError(
@@ -254,12 +254,6 @@ class Forge:
         if self._num_tokens:
             parts.append(f"{round(self._num_tokens / 1000)}k")
         return "-".join(parts) + ".gguf"
-
-
-def _sound(path: Path) -> Header:
-    header = read_header(path)
-    check_loadable(header)
-    return header
 
 
 def _forget(stage: Stage, scratch: Path) -> None:

@@ -7,12 +7,10 @@ free to run the listener.
 
 from __future__ import annotations
 
-import faulthandler
 import inspect
 import json
 import os
 import queue
-import signal
 import sys
 import threading
 import traceback
@@ -24,6 +22,7 @@ from edge_spec.config import Decoding, Sampling
 from edge_spec.conversation import History
 from edge_spec.errors import EdgeSpecError, SettingError
 from edge_spec.events import Event
+from edge_spec.host.pipes import private_pipes, write_all
 from edge_spec.host.wire import (
     ChatRequest,
     Done,
@@ -137,7 +136,7 @@ class Server:
             self._running = number
         try:
             for event in events:
-                self._write(self._encoder.encode(event))
+                write_all(self._sink, self._encoder.encode(event))
                 if self._cancelled >= number:  # a pair forgets a cancel that came before its start
                     self._pair.cancel()
         finally:
@@ -179,12 +178,7 @@ class Server:
     # -- the way up
 
     def _say(self, reply: Reply) -> None:
-        self._write(reply_line(reply))
-
-    def _write(self, text: str) -> None:
-        data = memoryview(text.encode("ascii"))
-        while data:
-            data = data[os.write(self._sink, data) :]
+        write_all(self._sink, reply_line(reply))
 
 
 def _events(pair: Speaker, request: ChatRequest | TextRequest) -> Generator[Event]:
@@ -247,27 +241,3 @@ def main(load: Load = load) -> None:
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)
-
-
-def private_pipes() -> tuple[int, int]:
-    """What were stdin and stdout, which belong to nobody else from here on; a crash is quick and told."""
-    source, sink = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    os.dup2(2, 1)  # what native code prints goes into the log with its complaints
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _no_core_file()
-    faulthandler.enable(all_threads=False)
-    return source, sink
-
-
-def _no_core_file() -> None:
-    """A core file of some gigabytes would hold up whoever waits for this process to be gone."""
-    if sys.platform != "win32":
-        import resource
-
-        hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
-        # 1, not 0: Linux then also spares the programs that collect core files.
-        resource.setrlimit(resource.RLIMIT_CORE, (0 if hard == 0 else 1, hard))

@@ -283,6 +283,13 @@ def _joined(head: Header) -> Header:
     return replace(first, size=sum(part.size for part in parts), tensors=tensors, files=tuple(paths))
 
 
+def read_loadable(path: str | Path) -> Header:
+    """The header of a model that can be loaded. Raises what `read_header` and `check_loadable` raise."""
+    header = read_header(path)
+    check_loadable(header)
+    return header
+
+
 def check_loadable(header: Header) -> None:
     """Raise ModelFileError for what would make llama.cpp end the whole process while loading.
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from edge_spec.errors import Cancelled, EngineError, ModelError, OutputError, SettingError
 from edge_spec.models.child import run_child, tail
 from edge_spec.models.ggml_types import FILE_TYPES, TENSOR_TYPES
-from edge_spec.models.header import Header, check_loadable, read_header
+from edge_spec.models.header import Header, read_header, read_loadable
 
 Progress = Callable[[int, int], None]
 """Called with (tensors done, tensors in all)."""
@@ -68,8 +68,7 @@ def quantize(
     """
     source, destination = Path(source), Path(destination)
     name = checked_type(type_name)
-    header = read_header(source)
-    check_loadable(header)
+    header = read_loadable(source)
     if destination.exists() and any(destination.samefile(file) for file in header.files):
         raise SettingError(f"{destination} is the source itself: name another file.")
     if destination.is_dir():

@@ -20,7 +20,7 @@ from edge_spec.llama import abi
 from edge_spec.llama.cache import Cache
 from edge_spec.llama.context import Context
 from edge_spec.llama.model import Model, default_threads
-from edge_spec.models.header import check_loadable, read_header
+from edge_spec.models.header import read_loadable
 from edge_spec.models.memory import Request, check_memory, make_machine
 from edge_spec.tuning.kept import Tuned
 from edge_spec.types import Rows
@@ -51,8 +51,7 @@ def tune(settings: ModelSettings, tell: Callable[[str], None] = lambda _text: No
     The last chosen way of the last step is the one to keep. `settings` has threads, flash attention
     and load mode left open. Takes half a minute or more. Raises ModelError and SettingError.
     """
-    header = read_header(settings.path)
-    check_loadable(header)
+    header = read_loadable(settings.path)
     machine = make_machine(abi.devices(), abi.cpu_features())
     plan = check_memory([Request(settings, header)], machine)
     settings = replace(settings, path=header.path, load_mode=plan.models[0].load_mode)
