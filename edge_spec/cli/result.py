@@ -114,5 +114,5 @@ def summary_line(finished: Finished, decoding: Decoding) -> str:
         parts.append(f"mean acceptance length {stats.mean_acceptance_length or 0:.2f}")
         parts.append("K chosen each round" if decoding.drafter == "auto" else f"K {decoding.draft_max}")
     else:
-        parts.append("no drafting" + (f" ({stats.reason})" if stats.reason else ""))
+        parts.append("nothing drafted" + (f" ({stats.reason})" if stats.reason else ""))
     return f"[{', '.join(parts)}; {_ENDINGS[finished.reason]}]"

@@ -181,7 +181,7 @@ def test_quiet_leaves_stderr_empty(run: Run, stage: Stage) -> None:
     assert run("hi", "-q", *MODELS) == (0, "Hello\n", "")
 
 
-SUMMARY = "[2 tokens, 1.1 tokens/s, no drafting; the model ended it]\n"
+SUMMARY = "[2 tokens, 1.1 tokens/s, nothing drafted; the model ended it]\n"
 
 
 def test_a_notice_is_told_at_once_before_the_answer_and_at_its_end_after(
@@ -529,7 +529,7 @@ def test_a_prompt_over_the_context_is_exit_2(run: Run, stage: Stage) -> None:
 
 def test_a_full_context_ends_the_answer_cleanly(run: Run, stage: Stage) -> None:
     stage.play(script(plain_round(0, "context"), reason="context"))
-    assert run("hi", *MODELS) == (0, "Hello\n", "[1 token, no drafting; the context is full]\n")
+    assert run("hi", *MODELS) == (0, "Hello\n", "[1 token, nothing drafted; the context is full]\n")
 
 
 def test_an_engine_failure_keeps_what_was_said_and_is_exit_3(run: Run, stage: Stage) -> None:
@@ -542,7 +542,8 @@ def test_an_engine_failure_keeps_what_was_said_and_is_exit_3(run: Run, stage: St
 def test_a_cancelled_answer_is_kept_and_is_exit_130(run: Run, stage: Stage) -> None:
     events = script(plain_round(0), plain_round(3), reason="cancelled")
     stage.play(events)
-    assert run("hi", *MODELS) == (130, "Hello\ufffd\n", "[2 tokens, 1.1 tokens/s, no drafting; cancelled]\n")
+    summary = "[2 tokens, 1.1 tokens/s, nothing drafted; cancelled]\n"
+    assert run("hi", *MODELS) == (130, "Hello\ufffd\n", summary)
     stage.play(events)
     code, out, _ = run("hi", "--json", *MODELS)
     assert (code, json.loads(out)["finish_reason"]) == (130, "cancelled")
