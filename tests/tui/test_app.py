@@ -297,13 +297,15 @@ async def test_a_conversation_whose_last_message_has_no_answer_says_what_answers
         await chat.until(lambda: chat.texts == ["Unanswered", "Yes."])
 
 
-async def test_the_title_of_a_message_that_was_taken_back_is_not_shown(chatting: Chatting) -> None:
+async def test_the_title_of_a_message_that_was_edited_is_not_shown(chatting: Chatting) -> None:
     async with chatting() as chat:
         await chat.ask("Wrong")
         assert "─ Wrong ─" in screen_text(chat)
         await chat.press("ctrl+e")
+        assert "─ Wrong ─" in screen_text(chat)
+        await chat.enter("Right")
+        await chat.until(lambda: chat.texts[0] == "Right" and not chat.session.state.busy)
         assert "─ Wrong ─" not in screen_text(chat)
-        await chat.ask("Right")
         await chat.press("alt+d")
         assert "“Right”" in screen_text(chat)
 

@@ -326,14 +326,80 @@ def test_regenerating_replaces_the_last_answer(chat: Chat) -> None:
     assert [text for _, text, _ in saved(chat)] == ["Hi", "b"]
 
 
-def test_editing_takes_the_last_message_and_its_answer_out(chat: Chat) -> None:
+def test_an_edited_message_takes_the_place_of_the_last_once_it_is_answered(chat: Chat) -> None:
     chat.ask("Hi", *plain("a"))
     chat.ask("Wrong", *plain("b"))
-    assert chat.session.edit() == "Wrong"
-    assert chat.texts == [("user", "Hi"), ("assistant", "a")]
-    assert [text for _, text, _ in saved(chat)] == ["Hi", "a"]
-    history = chat.session.ask("Right").history
-    assert history is not None and history.num_messages == 2
+    assert chat.session.edit() == "Wrong" and chat.session.is_editing
+    assert (
+        [text for _, text in chat.texts] == [text for _, text, _ in saved(chat)] == ["Hi", "a", "Wrong", "b"]
+    )
+    request = chat.session.ask("Right")
+    assert request.history is not None and request.history.num_messages == 2
+    assert [message["content"] for message in request.messages] == ["Hi", "a", "Right"]
+    events = chat.events(request, Reading(5, 20), *plain("c"))
+    for event in events:
+        if isinstance(event, Verified):
+            assert [text for _, text, _ in saved(chat)] == ["Hi", "a", "Wrong", "b", "Right"]
+            break
+        chat.session.see([event])
+    chat.session.see([event, *events])
+    assert (
+        [text for _, text in chat.texts] == [text for _, text, _ in saved(chat)] == ["Hi", "a", "Right", "c"]
+    )
+    assert [block.text for block in chat.session.transcript.blocks] == ["Hi", "a", "Right", "c"]
+    assert not chat.session.is_editing
+
+
+@pytest.mark.parametrize("end", ["stopped", "too long", "crashed"])
+def test_an_edited_message_without_an_answer_leaves_the_old_ones_there(chat: Chat, end: str) -> None:
+    chat.ask("Hi", *plain("a"))
+    chat.session.note("Beside it.")
+    fold = chat.session.fold
+    chat.session.edit()
+    events = list(chat.events(chat.session.ask("Ho"), Reading(5, 20), End("cancelled")))
+    match end:
+        case "stopped":
+            chat.session.see(events)
+        case "too long":
+            chat.session.failed("It does not fit.", loading=False, full=True)
+        case "crashed":
+            chat.session.crashed(EngineCrashedError("It died.", "SIGKILL"), loading=False)
+    assert chat.texts == [("user", "Hi"), ("assistant", "a")] and chat.session.fold is fold
+    assert [block.text for block in chat.session.transcript.blocks][:3] == ["Hi", "a", "Beside it."]
+    assert saved(chat) == [("user", "Hi", ""), ("assistant", "a", "eog")]
+    assert chat.view.taken_back == ["Ho"] and chat.session.is_editing
+    chat.load()
+    chat.ask("He", *plain("b"))
+    assert [text for _, text in chat.texts] == [text for _, text, _ in saved(chat)] == ["He", "b"]
+
+
+def test_a_message_is_edited_before_and_after_another_answer_to_it(chat: Chat) -> None:
+    chat.ask("Hi", *plain("a"))
+    chat.session.edit()
+    for event in chat.events(chat.session.regenerate(), *plain("b")):
+        chat.session.see([event])
+    chat.ask("Ho", *plain("c"))
+    assert [text for _, text in chat.texts] == [text for _, text, _ in saved(chat)] == ["Ho", "c"]
+
+
+@pytest.mark.parametrize("what", ["left", "new", "opened"])
+def test_editing_that_is_given_up_takes_nothing_away(chat: Chat, what: str) -> None:
+    chat.ask("Hi", *plain("a"))
+    number = chat.session.record.conversation
+    assert number is not None
+    chat.session.edit()
+    match what:
+        case "left":
+            chat.session.leave_edit()
+        case "new":
+            chat.session.begin()
+        case "opened":
+            chat.session.open(number)
+    assert not chat.session.is_editing
+    chat.ask("Ho", *plain("b"))
+    assert [text for _, text in chat.texts][-2:] == ["Ho", "b"]
+    store = chat.session.record.store
+    assert store is not None and [m.text for m in store.load(number).messages][:2] == ["Hi", "a"]
 
 
 def test_what_is_taken_out_are_this_windows_messages_and_no_others(chat: Chat, script: Script) -> None:
@@ -347,10 +413,11 @@ def test_what_is_taken_out_are_this_windows_messages_and_no_others(chat: Chat, s
         chat.session.see([event])
     assert [text for _, text, _ in saved(chat)] == ["Hi", "There", "b", "c"]
     other.session.edit()
-    assert [text for _, text, _ in saved(chat)] == ["Hi", "c"]
+    other.ask("Where", *plain("d"))
+    assert [text for _, text, _ in saved(chat)] == ["Hi", "c", "Where", "d"]
     later = Chat(store, script)
     later.session.open(number)
-    assert later.texts == chat.texts
+    assert later.texts == [*chat.texts, ("user", "Where"), ("assistant", "d")]
 
 
 def test_there_must_be_something_to_regenerate_or_edit(chat: Chat) -> None:
@@ -658,11 +725,14 @@ def test_what_can_never_be_written_stands_in_no_others_way(
 
     chat.ask("Hi", *plain("a"))
     monkeypatch.setattr(store, "remove", refuse)
+    (started, *events) = chat.events(chat.session.regenerate(), *plain("c"))
     if isinstance(error, ConversationError):
-        assert chat.session.edit() == "Hi" and len(chat.view.notices) == 1
+        chat.session.see([started, *events])
+        assert len(chat.view.notices) == 1
     else:
         with pytest.raises(RuntimeError):
-            chat.session.edit()
+            chat.session.see([started, *events])
+        chat.session.see(events[1:])
     chat.session.begin()
     chat.ask("Ho", *plain("b"))
     assert [text for _, text, _ in saved(chat)] == ["Ho", "b"]
@@ -685,12 +755,13 @@ def test_the_title_is_that_of_the_message_which_is_the_first_now(chat: Chat) -> 
     chat.ask("  Wrong\tone\nand more", *plain("a"))
     assert chat.session.record.title == "Wrong one"
     chat.session.edit()
-    assert chat.session.record.title == ""
+    assert chat.session.record.title == "Wrong one"
     chat.ask("Right", *plain("b"))
     assert chat.session.record.title == "Right"
     chat.session.record.rename(" Mine\n")
     assert chat.session.record.title == "Mine"
     chat.session.edit()
+    chat.ask("Better", *plain("c"))
     assert chat.session.record.title == "Mine"
 
 

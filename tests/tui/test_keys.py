@@ -235,9 +235,65 @@ async def test_ctrl_e_puts_the_last_message_into_the_prompt_and_keeps_what_stood
         await chat.ask("wrong")
         await chat.type("half a thought")
         await chat.press("ctrl+e")
-        assert chat.screen.prompt.text == "wrong" and chat.texts == []
+        assert chat.screen.prompt.text == "wrong" and chat.texts == kept(chat) == ["wrong", "Yes."]
         await chat.press("up")
         assert chat.screen.prompt.text == "half a thought"
+
+
+@pytest.mark.parametrize("keys", [["escape"], ["ctrl+n"], ["ctrl+e", "escape"]])
+async def test_an_edit_that_is_given_up_loses_nothing(chatting: Chatting, keys: list[str]) -> None:
+    async with chatting() as chat:
+        await chat.ask("wrong")
+        saved = kept(chat)
+        await chat.type("half a thought")
+        assert not chat.screen.actions.allows("stop")
+        await chat.press("ctrl+e")
+        words = chat.screen.prompt.border_subtitle
+        assert words == "editing your last message · Esc leaves it as it was"
+        assert chat.screen.actions.allows("stop")
+        await chat.type("")
+        await chat.press(*keys)
+        assert chat.screen.prompt.text == "half a thought" and not chat.screen.prompt.border_subtitle
+        store = chat.session.record.store
+        assert store is not None and [m.text for m in store.load(store.list()[0].id).messages] == saved
+        assert chat.texts == ([] if "ctrl+n" in keys else saved)
+        await chat.ask("next")
+        assert chat.texts == [*([] if "ctrl+n" in keys else saved), "next", "Yes."]
+
+
+async def test_an_edited_message_is_sent_in_the_place_of_the_last(chatting: Chatting, script: Script) -> None:
+    gate = Gate()
+    async with chatting() as chat:
+        await chat.ask("wrong")
+        await chat.press("ctrl+e")
+        script.answer(gate)
+        await chat.enter("right")
+        await chat.until(gate.reached.is_set)
+        assert not chat.screen.prompt.border_subtitle  # Esc stops now
+        await chat.press("escape")
+        await chat.state("ready")
+        assert chat.texts == kept(chat) == ["wrong", "Yes."] and chat.screen.prompt.text == "right"
+        assert chat.screen.prompt.border_subtitle
+        await chat.press("enter")
+        await chat.until(lambda: chat.texts == ["right", "Yes."] and not chat.session.state.busy)
+        assert kept(chat) == chat.texts and not chat.screen.prompt.border_subtitle
+
+
+async def test_what_is_typed_while_an_edited_message_is_read_is_no_edit(
+    chatting: Chatting, script: Script
+) -> None:
+    gate = Gate()
+    async with chatting() as chat:
+        await chat.ask("wrong")
+        await chat.press("ctrl+e")
+        script.answer(gate)
+        await chat.enter("right")
+        await chat.until(gate.reached.is_set)
+        await chat.type("and more")
+        await chat.press("escape")
+        await chat.state("ready")
+        await chat.ask("and more")
+        assert chat.texts == kept(chat) == ["wrong", "Yes.", "and more", "Yes."]
 
 
 async def test_ctrl_y_copies_the_answer_without_rejected_text(chatting: Chatting, script: Script) -> None:

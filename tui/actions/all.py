@@ -47,5 +47,6 @@ class Actions(
             case "leave":
                 return not prompt.text
             case "stop":
-                return offered.is_open or screen.is_inspecting or screen.session.state.busy
+                session = screen.session
+                return offered.is_open or screen.is_inspecting or session.state.busy or session.is_editing
         return True

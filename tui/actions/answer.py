@@ -11,7 +11,7 @@ class AnswerActions(ActionGroup):
     """What is done with the answer that is being given, or was given last."""
 
     def stop(self, _argument: str) -> None:
-        """Esc: close what is open, else stop the answer."""
+        """Esc: close what is open, else stop the answer, else leave editing."""
         screen = self._screen
         if screen.slash_list.is_open:
             screen.slash_list.offer("")
@@ -21,6 +21,8 @@ class AnswerActions(ActionGroup):
             screen.engine.skip_calibration()
         elif screen.session.state.busy:
             self._stop_answer()
+        else:
+            screen.leave_edit()
 
     def interrupt(self, _argument: str) -> None:
         """Ctrl+C: what it means elsewhere, as far as that makes sense."""
@@ -52,8 +54,7 @@ class AnswerActions(ActionGroup):
 
         def take() -> None:
             if message is None or message in session.turns:
-                screen.put_into_prompt(prompt_of(session.edit()))
-                screen.show_all()
+                screen.edit()
             elif screen.prompt.text != (text := prompt_of(message.block.text)):
                 screen.put_into_prompt(text)  # taken back, beside what was being typed
 

@@ -92,12 +92,14 @@ class ConversationActions(ActionGroup):
             self._ask(title, session.settings.system, change, lines=True)
 
     def _begin(self) -> None:
+        self._screen.leave_edit()
         self._screen.session.begin()
         self._screen.show_all()
         self._screen.prompt.focus()
 
     def _open(self, conversation: int) -> None:
         session = self._screen.session
+        self._screen.leave_edit()
         models = session.open(conversation)
         self._screen.show_all()
         self._screen.prompt.focus()

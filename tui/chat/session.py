@@ -84,7 +84,8 @@ class ChatSession:
         self._view = view
         self._asked_to_draft = False
         self._system_of_new: str | None = None  # for the next conversation, if it is another one
-        self._replaced: Turn | None = None  # leaves the conversation when the new answer begins
+        self._edited: Turn | None = None  # the message that the next one is written in the place of
+        self._replaced: tuple[Turn, ...] = ()  # leave the conversation when the new answer begins
         self._give_up: Callable[[], None] = self._take_back
         self._answer_settings: Mapping[str, Any] = {}
         self._piece: Piece | None = None
@@ -102,6 +103,11 @@ class ChatSession:
     def last_message(self) -> Turn | None:
         """The user's last."""
         return next((turn for turn in reversed(self.turns) if turn.role == "user"), None)
+
+    @property
+    def is_editing(self) -> bool:
+        """Whether the next message takes the place of the last."""
+        return self._edited is not None
 
     def turn_of(self, block: int) -> Turn | None:
         """The turn that the transcript's block is, or None for a note."""
@@ -156,12 +162,25 @@ class ChatSession:
     # -- what the user wants
 
     def ask(self, text: str) -> ChatRequest:
-        """Add a message; return what is to be asked. Raises UsageError where nothing can be asked."""
+        """Add a message; return what is to be asked. Raises UsageError where nothing can be asked.
+
+        While editing it is in the place of the last message and its answer, which come back, as does
+        the editing, if the new answer never has a token.
+        """
         self._check_can_ask()
         assert self.spec is not None, "what is loaded was asked for"
         place = self.record.say(text, self.settings.system, self.spec, self.settings.plain())
+        edited, self._edited = self._edited, None
+        replaced, put_back = self._set_aside(len(self.turns) if edited is None else self.turns.index(edited))
         self._add(Turn("user", Block.of_text("you", text), place=place))
-        return self._request(None, self._take_back)
+
+        def bring_back() -> None:
+            self.record.remove([place])
+            put_back()
+            self._edited = edited
+            self._view.take_back(text)
+
+        return self._request(replaced, self._take_back if edited is None else bring_back)
 
     def regenerate(self) -> ChatRequest:
         """Ask the last message again, answered or not. Raises UsageError.
@@ -171,37 +190,37 @@ class ChatSession:
         self._check_can_ask()
         if not self.turns:
             raise UsageError("There is no answer yet that could be given again.")
-        blocks, fold = self.transcript.blocks, self.fold
-        old = self.turns.pop() if self.turns[-1].role == "assistant" else None
-        begin = len(blocks) if old is None else blocks.index(old.block)
-        removed = blocks[begin:]
-        del blocks[begin:]
-        self._view.show_transcript(self.transcript)
+        is_answered = self.turns[-1].role == "assistant"
+        replaced, put_back = self._set_aside(len(self.turns) - is_answered)
 
         def bring_back() -> None:
-            self.turns[-1:] = [] if old is None else [old]
-            blocks[begin:] = removed
-            self.fold = fold
-            self._view.show_transcript(self.transcript)
-            if old is not None:
+            put_back()
+            if replaced:
                 self._view.tell(Notice("info", "There was no new answer; the one before is back."))
 
-        return self._request(old, bring_back)
+        return self._request(replaced, bring_back)
 
     def edit(self) -> str:
-        """Take back the last message and its answer; return its text for the prompt. Raises UsageError."""
+        """Write the last message anew; return its text for the prompt. Raises UsageError.
+
+        It stays, with its answer, until the next message has an answer in its place (see `ask`).
+        """
         self._check_idle()
         message = self.last_message
         if message is None:
             raise UsageError("There is no message yet that could be edited.")
-        self._cut(self.turns.index(message))
+        self._edited = message
         return message.block.text
+
+    def leave_edit(self) -> None:
+        """The next message comes after the last again."""
+        self._edited = None
 
     def begin(self) -> None:
         """A new conversation, with the same models and settings."""
         self._check_idle()
         self.record.leave()
-        self.turns, self.fold = [], None
+        self.turns, self.fold, self._edited = [], None, None
         if self._system_of_new is not None:
             self.settings.system, self._system_of_new = self._system_of_new, None
         self._begin_transcript()
@@ -219,7 +238,7 @@ class ChatSession:
             self._system_of_new = self.settings.system
         self.settings.system = saved.system
         self.settings.restore(saved.settings)
-        self.turns, self.fold = [], None
+        self.turns, self.fold, self._edited = [], None, None
         self._begin_transcript()
         for message in saved.messages:
             turn = saved_turn(message, self._is_target)
@@ -375,24 +394,39 @@ class ChatSession:
     def _show_change(self, block: Block, span: int) -> None:
         self._view.show_change(self.transcript.blocks.index(block), span)
 
-    def _cut(self, num_turns: int) -> None:
-        """Keep the first `num_turns` messages; notes after them go too."""
-        if num_turns < len(self.turns):
-            del self.transcript.blocks[self.transcript.blocks.index(self.turns[num_turns].block) :]
-            self.record.remove(turn.place for turn in self.turns[num_turns:])
-            del self.turns[num_turns:]
-        self.fold = None
-        self._settle()
-        self._view.show_transcript(self.transcript)
+    def _set_aside(self, num_turns: int) -> tuple[tuple[Turn, ...], Callable[[], None]]:
+        """Keep the first `num_turns` messages; return the others, and what brings them back.
+
+        Notes among them go and come with them; in the store they stay.
+        """
+        blocks, fold = self.transcript.blocks, self.fold
+        removed = tuple(self.turns[num_turns:])
+        begin = blocks.index(removed[0].block) if removed else len(blocks)
+        removed_blocks = blocks[begin:]
+        if removed:
+            del self.turns[num_turns:], blocks[begin:]
+            self._view.show_transcript(self.transcript)
+
+        def put_back() -> None:
+            self.turns[num_turns:] = removed
+            blocks[begin:] = removed_blocks
+            self.fold = fold
+            self._view.show_transcript(self.transcript)
+
+        return removed, put_back
 
     def _take_back(self) -> None:
-        """The last message got no answer: it goes back to where it came from."""
+        """The last message got no answer: it goes back to where it came from, notes after it too."""
         message = self.last_message
         assert message is not None
-        self._cut(self.turns.index(message))
+        begin = self.turns.index(message)
+        self.record.remove(turn.place for turn in self.turns[begin:])
+        self._set_aside(begin)
+        self.fold = None
+        self._settle()
         self._view.take_back(message.block.text)
 
-    def _request(self, replaced: Turn | None, give_up: Callable[[], None]) -> ChatRequest:
+    def _request(self, replaced: tuple[Turn, ...], give_up: Callable[[], None]) -> ChatRequest:
         """What is asked now; from here on the answer is the last turn.
 
         It is one in the place of `replaced`. `give_up` is for an answer that ends without a token.
@@ -426,8 +460,8 @@ class ChatSession:
 
     def _keep_from_now(self) -> None:
         """The answer has a token: from here on it is saved, and the one before it is no longer."""
-        if self._replaced is not None:
-            self.record.remove([self._replaced.place])
+        if self._replaced:
+            self.record.remove(turn.place for turn in self._replaced)
         self.turns[-1].place = self.record.answer(self._answer_settings)
 
     def _break_off(self, reason: str) -> None:

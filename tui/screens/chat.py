@@ -96,6 +96,7 @@ class ChatScreen(Screen[None]):
         self._make_host = make_host
         self._rendered: list[RenderedView] = []  # made when it is first wanted
         self._send_when_loaded = False
+        self._before_edit = ""  # what stood in the prompt
         self._shown_state: State | None = None
         self._names: tuple[PairSpec | None, tuple[str, str]] = (None, ("edge-spec", ""))
         self._gauges_at = 0.0
@@ -263,6 +264,7 @@ class ChatScreen(Screen[None]):
                 self.tell(Notice("warning", f"No model is loaded; {self.key('models')} chooses one."))
             else:
                 request = self.session.ask(message_of(text))
+                self._before_edit = ""
                 self.clear_prompt()
                 self.send(request)
         except EdgeSpecError as error:
@@ -282,6 +284,21 @@ class ChatScreen(Screen[None]):
         self.prompt.remember(self.prompt.text)
         self.prompt.put(text)
         self.prompt.focus()
+
+    def edit(self) -> None:
+        """Let the user write the last message anew. Raises UsageError."""
+        before = self._before_edit if self.session.is_editing else self.prompt.text
+        self.put_into_prompt(prompt_of(self.session.edit()))
+        self._before_edit = before
+        self.show_all()
+
+    def leave_edit(self) -> None:
+        """End that, if it is going on: the prompt is as it was before, and Up brings back what was written."""
+        if self.session.is_editing:
+            self.session.leave_edit()
+            self.clear_prompt()
+            self.prompt.put(self._before_edit)
+            self.show_all()
 
     # -- settings
 
@@ -430,6 +447,7 @@ class ChatScreen(Screen[None]):
         text = prompt_of(text)
         if self.prompt.text.strip():
             self.prompt.remember(text)
+            self.session.leave_edit()  # what stands there is another message
             where = f"{self.key('recall')} brings your message back"
         else:
             self.prompt.put(text)
@@ -476,6 +494,11 @@ class ChatScreen(Screen[None]):
 
     def show_state(self) -> None:
         state = self.session.state
+        edits = self.session.is_editing and not state.busy
+        leave = f"editing your last message · {self.key('stop')} leaves it as it was" if edits else ""
+        if leave != (self.prompt.border_subtitle or ""):
+            self.prompt.border_subtitle = Content(leave)
+            self.refresh_bindings()
         if state == self._shown_state:
             return
         was = self._shown_state
