@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from textual import events
 
 from edge_spec import EngineCrashedError, Loading, Notice, PairSpec, PromptTooLongError, SettingError
 from edge_spec.errors import EngineError, ModelFileError
@@ -42,6 +43,24 @@ async def test_one_can_type_and_send_while_it_loads(chatting: Chatting, script: 
         assert chat.told[-1] == "This is sent as soon as the models are loaded."
         gate.open()
         await chat.until(lambda: chat.texts == ["Hi", "Hello"])
+        assert chat.screen.prompt.text == ""
+
+
+@pytest.mark.parametrize("pasted", [False, True])
+async def test_what_arrives_together_with_enter_is_sent_once_loaded(
+    chatting: Chatting, script: Script, pasted: bool
+) -> None:
+    gate = Gate()
+    script.loads.append([gate])
+    async with chatting(loaded=False) as chat:
+        await chat.state("loading")
+        text = [events.Paste("Hi")] if pasted else [events.Key("H", "H"), events.Key("i", "i")]
+        for event in (*text, events.Key("enter", None)):
+            chat.app.post_message(event)
+        await chat.until(lambda: chat.told)
+        await chat.settle()
+        gate.open()
+        await chat.until(lambda: chat.texts == ["Hi", "Yes."])
         assert chat.screen.prompt.text == ""
 
 

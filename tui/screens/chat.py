@@ -95,7 +95,7 @@ class ChatScreen(Screen[None]):
         self.actions = make_actions(self)
         self._make_host = make_host
         self._rendered: list[RenderedView] = []  # made when it is first wanted
-        self._send_when_loaded = False
+        self._send_when_loaded: str | None = None
         self._before_edit = ""  # what stood in the prompt
         self._shown_state: State | None = None
         self._names: tuple[PairSpec | None, tuple[str, str]] = (None, ("edge-spec", ""))
@@ -244,7 +244,9 @@ class ChatScreen(Screen[None]):
     def _typed(self, _event: TextArea.Changed) -> None:
         # Up and Down go on recalling, where the list would take them.
         self.slash_list.offer("" if self.prompt.is_as_recalled else self.prompt.text)
-        self._send_when_loaded = False
+        # A change may be told of after the Enter that came with it.
+        if self.prompt.text != self._send_when_loaded:
+            self._send_when_loaded = None
 
     def submit(self) -> None:
         """Do what the prompt says. Its text stays there until that has begun."""
@@ -258,7 +260,7 @@ class ChatScreen(Screen[None]):
                 if not self.actions.run(call.command, call.argument):
                     self.prompt.put(text)
             elif self.session.info is None and self.session.state.name in ("loading", "crashed"):
-                self._send_when_loaded = True
+                self._send_when_loaded = text
                 self.tell(Notice("info", "This is sent as soon as the models are loaded."))
             elif self.session.info is None:
                 self.tell(Notice("warning", f"No model is loaded; {self.key('models')} chooses one."))
@@ -293,7 +295,7 @@ class ChatScreen(Screen[None]):
         self.show_all()
 
     def leave_edit(self) -> None:
-        """End that, if it is going on: the prompt is as it was before, and Up brings back what was written."""
+        """End that, if it is going on: the prompt is as it was before, and Up brings the text back."""
         if self.session.is_editing:
             self.session.leave_edit()
             self.clear_prompt()
@@ -390,7 +392,8 @@ class ChatScreen(Screen[None]):
             return
         self.session.loaded(event.info, event.piece)
         self.show_all()
-        if self._send_when_loaded:
+        text, self._send_when_loaded = self._send_when_loaded, None
+        if text is not None and text == self.prompt.text:
             self.submit()
 
     @on(EngineEvents)
