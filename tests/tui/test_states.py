@@ -280,12 +280,43 @@ async def test_a_crash_before_the_first_token_gives_the_message_back(
 async def test_a_crash_while_loading_is_not_tried_again_by_itself(chatting: Chatting, script: Script) -> None:
     script.loads.append([EngineCrashedError("It died while loading.", "SIGABRT")])
     async with chatting(loaded=False) as chat:
-        await chat.state("error")
-        assert chat.words == "the engine crashed while loading, see above"
-        assert script.num_loads == 1
+        await chat.state("load-crashed")
+        assert chat.words == "the engine crashed while loading, see above · Enter tries once more"
+        assert script.num_loads == 1 and "-load-crashed" in looks(chat)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_enter_tries_once_more_to_load_what_crashed_and_sends_then(
+    chatting: Chatting, script: Script, times: int
+) -> None:
+    crash = EngineCrashedError("It died while loading.", "SIGABRT")
+    gate = Gate()
+    script.loads += [[gate, crash], *[[crash]] * (times - 1)]
+    async with chatting(loaded=False) as chat:
+        await chat.state("loading")
         await chat.enter("Hi")
-        assert chat.screen.prompt.text == "Hi"
-        assert chat.told[-1] == "No model is loaded; F5 chooses one."
+        gate.open()
+        for loads in range(1, times + 1):
+            await chat.until(lambda: chat.session.state.name == "load-crashed")
+            assert chat.screen.prompt.text == "Hi" and script.num_loads == loads
+            await chat.press("enter")
+            assert chat.told[-1] == "The models are loaded once more; this is sent as soon as they are."
+            await chat.until(lambda loads=loads: script.num_loads > loads)  # type: ignore[misc]
+        await chat.until(lambda: chat.texts == ["Hi", "Yes."])
+        assert chat.screen.prompt.text == "" and len(script.requests) == 1
+        assert {spec.target for spec in script.specs} == {"target.gguf"}
+
+
+async def test_enter_with_nothing_to_send_tries_once_more_too(chatting: Chatting, script: Script) -> None:
+    script.loads.append([EngineCrashedError("It died while loading.", "SIGABRT")])
+    async with chatting(loaded=False) as chat:
+        await chat.state("load-crashed")
+        await chat.enter("/temp 0")
+        assert chat.told[-1] == "temp is 0.0." and script.num_loads == 1
+        await chat.press("enter")
+        assert chat.told[-1] == "The models are loaded once more."
+        await chat.state("ready")
+        assert not script.requests
 
 
 async def test_a_model_that_cannot_be_loaded_says_why(chatting: Chatting, script: Script) -> None:

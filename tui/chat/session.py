@@ -328,7 +328,7 @@ class ChatSession:
         self._break_off("crashed")
         self._append(Block.of_text("error", str(error)))
         if loading:
-            self.state = State("error", "the engine crashed while loading, see above")
+            self.state = State("load-crashed")
         else:
             self.state = State("crashed", f" ({error.signal_name})" if error.signal_name else "")
 
@@ -376,7 +376,7 @@ class ChatSession:
 
     def _settle(self) -> None:
         """Back to nothing special, unless something is going on."""
-        if self.state.name not in ("loading", "crashed", "empty"):
+        if self.state.name not in ("loading", "crashed", "load-crashed", "empty"):
             self.state = State("ready" if self.info is not None else "empty")
 
     def _begin_transcript(self) -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 
 Name = Literal[
     "empty", "loading", "ready", "calibrating", "reading", "streaming", "stopping", "stopped", "length",
-    "full", "crashed", "restarted", "error",
+    "full", "crashed", "restarted", "load-crashed", "error",
 ]  # fmt: skip
 """Each has its own look in app.tcss, as the class `-NAME` of the prompt."""
 
@@ -62,6 +62,8 @@ def words(state: State, key: Callable[[str], str]) -> str:
             return f"the engine crashed{state.detail} and is being restarted {_bar(state.part)}".rstrip()
         case "restarted":
             return "the engine crashed and was restarted · the conversation was kept"
+        case "load-crashed":
+            return f"the engine crashed while loading, see above · {key('send')} tries once more"
         case "error":
             return f"{state.detail}"
 

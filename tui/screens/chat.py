@@ -251,11 +251,14 @@ class ChatScreen(Screen[None]):
     def submit(self) -> None:
         """Do what the prompt says. Its text stays there until that has begun."""
         text = self.prompt.text
-        if not text.strip():
+        crashed = self.session.state.name == "load-crashed"
+        if not text.strip() and not crashed:
             return
         try:
             call = parse(text)
-            if call is not None:
+            if crashed and call is None:
+                self._load_once_more(text)
+            elif call is not None:
                 self.clear_prompt()
                 if not self.actions.run(call.command, call.argument):
                     self.prompt.put(text)
@@ -271,6 +274,14 @@ class ChatScreen(Screen[None]):
                 self.send(request)
         except EdgeSpecError as error:
             self.tell(Notice("warning", str(error)))
+
+    def _load_once_more(self, text: str) -> None:
+        """The engine crashed while it loaded: try that again, and send `text` then, if there is any."""
+        assert self.session.spec is not None, "it was being loaded"
+        self._send_when_loaded = text if text.strip() else None
+        then = "; this is sent as soon as they are" if text.strip() else ""
+        self.tell(Notice("info", f"The models are loaded once more{then}."))
+        self.load(self.session.spec)
 
     def send(self, request: ChatRequest) -> None:
         """Let the engine answer."""
