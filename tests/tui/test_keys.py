@@ -224,8 +224,37 @@ async def test_a_crash_before_the_first_token_leaves_the_turn_before_alone(
         await chat.enter("Second")
         await chat.until(gate.reached.is_set)
         await chat.press(key)
-        await chat.state("restarted")
-        assert chat.texts == kept(chat) == ["First", "One"] and chat.screen.prompt.text == "Second"
+        if key == "ctrl+e":
+            await chat.state("restarted")
+            assert chat.texts == kept(chat) == ["First", "One"] and chat.screen.prompt.text == "Second"
+        else:
+            await chat.until(lambda: len(chat.texts) == 4 and not chat.session.state.busy)
+            assert chat.texts == ["First", "One", "Second", "Yes."]
+            assert kept(chat) == chat.texts and chat.screen.prompt.text == ""
+
+
+@pytest.mark.parametrize("opened", [False, True])
+async def test_ctrl_r_while_the_engine_restarts_answers_once_it_is_there(
+    chatting: Chatting, script: Script, opened: bool
+) -> None:
+    gate = Gate()
+    script.answer(plain("One"), EngineCrashedError("The engine ended.", None))
+    script.answer(plain("Two"))
+    async with chatting() as chat:
+        script.loads.append([gate])
+        await chat.enter("Hi")
+        await chat.until(gate.reached.is_set)
+        await chat.press("ctrl+r")
+        assert chat.told[-1] == "It is answered again as soon as the models are loaded."
+        assert chat.texts == ["Hi", "One"] and not script.loads
+        if opened:
+            await chat.press("ctrl+n")
+        gate.open()
+        if opened:
+            await chat.state("restarted")
+            assert chat.texts == [] and len(script.requests) == 1
+        else:
+            await chat.until(lambda: chat.texts == ["Hi", "Two"] and not chat.session.state.busy)
 
 
 async def test_ctrl_e_puts_the_last_message_into_the_prompt_and_keeps_what_stood_there(

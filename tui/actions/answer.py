@@ -42,9 +42,9 @@ class AnswerActions(ActionGroup):
 
         def again() -> None:
             if message is None or message in session.turns:
-                self._screen.send(session.regenerate())
+                self._screen.answer_again()
             else:  # it was stopped before its first token, and was taken back
-                self._ask_again(message.block.text)
+                self._screen.ask_again(message.block.text)
 
         self._when_idle(again)
 
@@ -96,14 +96,6 @@ class AnswerActions(ActionGroup):
             )
 
         self._ask_unless(argument, "Watch the trace in the file", "", watch)
-
-    def _ask_again(self, text: str) -> None:
-        """Ask what was taken back into the prompt, or beside it."""
-        request = self._screen.session.ask(text)
-        if self._screen.prompt.text == prompt_of(text):
-            self._screen.clear_prompt()
-        self._screen.send(request)
-        self._say("Your message is asked again.")
 
     def _start_trace(self, name: str) -> None:
         path = user_path(name)

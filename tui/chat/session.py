@@ -372,7 +372,8 @@ class ChatSession:
     def _check_can_ask(self) -> None:
         self._check_idle()
         if self.info is None:
-            raise UsageError("No model is loaded.")
+            loading = self.state.name in ("loading", "crashed")
+            raise UsageError("The models are still being loaded." if loading else "No model is loaded.")
 
     def _settle(self) -> None:
         """Back to nothing special, unless something is going on."""

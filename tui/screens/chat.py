@@ -36,6 +36,7 @@ from tui.chat.settings import ChatSettings
 from tui.chat.start import missing_models
 from tui.chat.states import State, words
 from tui.chat.transcript import Transcript
+from tui.chat.turns import Turn
 from tui.commands import BY_NAME, COMMANDS, FOOTER, Command, message_of, parse, prompt_of
 from tui.conversations.record import Record
 from tui.conversations.store import ConversationStore
@@ -96,6 +97,7 @@ class ChatScreen(Screen[None]):
         self._make_host = make_host
         self._rendered: list[RenderedView] = []  # made when it is first wanted
         self._send_when_loaded: str | None = None
+        self._answer_when_loaded: Turn | None = None
         self._before_edit = ""  # what stood in the prompt
         self._shown_state: State | None = None
         self._names: tuple[PairSpec | None, tuple[str, str]] = (None, ("edge-spec", ""))
@@ -262,8 +264,8 @@ class ChatScreen(Screen[None]):
                 self.clear_prompt()
                 if not self.actions.run(call.command, call.argument):
                     self.prompt.put(text)
-            elif self.session.info is None and self.session.state.name in ("loading", "crashed"):
-                self._send_when_loaded = text
+            elif self.is_loading:
+                self._send_when_loaded, self._answer_when_loaded = text, None
                 self.tell(Notice("info", "This is sent as soon as the models are loaded."))
             elif self.session.info is None:
                 self.tell(Notice("warning", f"No model is loaded; {self.key('models')} chooses one."))
@@ -274,6 +276,31 @@ class ChatScreen(Screen[None]):
                 self.send(request)
         except EdgeSpecError as error:
             self.tell(Notice("warning", str(error)))
+
+    @property
+    def is_loading(self) -> bool:
+        return self.session.info is None and self.session.state.name in ("loading", "crashed")
+
+    def answer_again(self) -> None:
+        """Answer the last message again, once the models are loaded. Raises UsageError."""
+        message = self.session.last_message
+        if message is not None and self.is_loading:
+            self._send_when_loaded, self._answer_when_loaded = None, message
+            self.tell(Notice("info", "It is answered again as soon as the models are loaded."))
+        else:
+            self.send(self.session.regenerate())
+
+    def ask_again(self, text: str) -> None:
+        """Ask a message that was taken back into the prompt, or beside it. Raises UsageError."""
+        in_prompt = self.prompt.text == prompt_of(text)
+        if in_prompt and self.is_loading:
+            self.submit()
+            return
+        request = self.session.ask(text)
+        if in_prompt:
+            self.clear_prompt()
+        self.send(request)
+        self.tell(Notice("info", "Your message is asked again."))
 
     def _load_once_more(self, text: str) -> None:
         """The engine crashed while it loaded: try that again, and send `text` then, if there is any."""
@@ -373,7 +400,7 @@ class ChatScreen(Screen[None]):
 
     @property
     def is_loaded(self) -> bool:
-        return self.session.info is not None or self.session.state.name in ("loading", "crashed")
+        return self.session.info is not None or self.is_loading
 
     def unload(self) -> None:
         """Free the models, for who needs the machine; `load` brings them back."""
@@ -404,8 +431,11 @@ class ChatScreen(Screen[None]):
         self.session.loaded(event.info, event.piece)
         self.show_all()
         text, self._send_when_loaded = self._send_when_loaded, None
+        message, self._answer_when_loaded = self._answer_when_loaded, None
         if text is not None and text == self.prompt.text:
             self.submit()
+        elif message is not None and message is self.session.last_message:
+            self.answer_again()
 
     @on(EngineEvents)
     @guarded
