@@ -22,6 +22,7 @@ from edge_spec import (
     Cancelled,
     ChatRequest,
     Drafted,
+    EngineCrashedError,
     Event,
     Fate,
     Finished,
@@ -156,6 +157,8 @@ class Script:
     num_loads: int = 0
     num_closed: int = 0
     num_skipped: int = 0
+    killed: int = 0
+    """So many of the next requests find that the engine ended while it waited."""
 
     def answer(self, *parts: Part | list[Part] | list[Round]) -> None:
         """The next request is answered so."""
@@ -216,6 +219,10 @@ class FakeHost:
     def generate(self, request: ChatRequest) -> Generator[Event]:
         self._script.requests.append(request)
         self._cancelled.clear()
+        if self._script.killed:
+            self._script.killed -= 1
+            self.die()
+            raise EngineCrashedError("The engine was killed (SIGKILL) while waiting.", "SIGKILL")
         parts = self._script.answers.popleft() if self._script.answers else list(plain("Yes."))
         yield from _Answer(self, request, self._script.prompt_tokens).play(parts)
 

@@ -285,6 +285,55 @@ async def test_a_crash_while_loading_is_not_tried_again_by_itself(chatting: Chat
         assert script.num_loads == 1 and "-load-crashed" in looks(chat)
 
 
+@pytest.mark.parametrize("how", ["new", "edited", "answered again"])
+async def test_what_is_asked_of_an_engine_that_was_killed_is_asked_again_once_it_is_back(
+    chatting: Chatting, script: Script, how: str
+) -> None:
+    async with chatting() as chat:
+        await chat.ask("First")
+        script.killed = 1
+        if how == "edited":
+            await chat.press("ctrl+e")
+        if how == "answered again":
+            await chat.press("ctrl+r")
+        else:
+            await chat.enter("Second")
+        await chat.until(lambda: len(script.requests) == 3 and not chat.session.state.busy)
+        expected = {"new": ["First", "Yes.", "Second"], "edited": ["Second"], "answered again": ["First"]}
+        assert chat.texts == [*expected[how], "Yes."] and chat.screen.prompt.text == ""
+        assert script.num_loads == 2
+
+
+async def test_an_engine_that_is_killed_again_gives_the_message_back(
+    chatting: Chatting, script: Script
+) -> None:
+    async with chatting() as chat:
+        script.killed = 3
+        await chat.enter("Hi")
+        await chat.until(lambda: script.num_loads == 3 and chat.session.state.name == "restarted")
+        assert chat.screen.prompt.text == "Hi" and chat.texts == [] and len(script.requests) == 2
+        script.killed = 0
+        await chat.ask("Hi")
+        script.killed = 1
+        await chat.enter("Ho")
+        await chat.until(lambda: chat.texts == ["Hi", "Yes.", "Ho", "Yes."])
+
+
+async def test_what_is_changed_while_the_engine_comes_back_is_not_sent_by_itself(
+    chatting: Chatting, script: Script
+) -> None:
+    gate = Gate()
+    async with chatting() as chat:
+        script.killed = 1
+        script.loads.append([gate])
+        await chat.enter("Hi")
+        await chat.until(gate.reached.is_set)
+        await chat.press("!")
+        gate.open()
+        await chat.state("restarted")
+        assert chat.screen.prompt.text == "Hi!" and len(script.requests) == 1
+
+
 @pytest.mark.parametrize("times", [1, 2])
 async def test_enter_tries_once_more_to_load_what_crashed_and_sends_then(
     chatting: Chatting, script: Script, times: int

@@ -109,6 +109,11 @@ class ChatSession:
         """Whether the next message takes the place of the last."""
         return self._edited is not None
 
+    @property
+    def is_unheard(self) -> bool:
+        """Whether something was asked and the engine has said nothing of it: it may have been gone before."""
+        return self.state == State("reading")
+
     def turn_of(self, block: int) -> Turn | None:
         """The turn that the transcript's block is, or None for a note."""
         blocks = self.transcript.blocks

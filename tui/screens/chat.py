@@ -98,6 +98,7 @@ class ChatScreen(Screen[None]):
         self._rendered: list[RenderedView] = []  # made when it is first wanted
         self._send_when_loaded: str | None = None
         self._answer_when_loaded: Turn | None = None
+        self._sent_again = False  # since the engine was last heard in an answer
         self._before_edit = ""  # what stood in the prompt
         self._shown_state: State | None = None
         self._names: tuple[PairSpec | None, tuple[str, str]] = (None, ("edge-spec", ""))
@@ -441,6 +442,7 @@ class ChatScreen(Screen[None]):
     @guarded
     def _engine_events(self, event: EngineEvents) -> None:
         was_busy = self.session.state.busy
+        self._sent_again = False
         self.session.see(event.events)
         if was_busy and not self.session.state.busy:
             self.show_all()
@@ -467,12 +469,23 @@ class ChatScreen(Screen[None]):
     def _crashed(self, event: Crashed) -> None:
         if event.load not in (None, self.engine.newest_load):
             return
-        spec = self.session.spec
+        spec, message = self.session.spec, self.session.last_message
+        is_unheard = self.session.is_unheard
         self.session.crashed(event.error, loading=event.load is not None)
         if event.load is None and spec is not None:
             self.engine.load(spec)
+            if is_unheard and not self._sent_again and message is not None:
+                self._sent_again = True
+                self._send_again(message)
         self.show_all()
         self.actions.now_idle()
+
+    def _send_again(self, message: Turn) -> None:
+        """The engine was gone before it was asked: do that once it is back, if the user lets it stand."""
+        if message in self.session.turns:
+            self.answer_again()
+        elif self.prompt.text == prompt_of(message.block.text):
+            self.submit()
 
     # -- what the session says (SessionView)
 
