@@ -196,6 +196,23 @@ async def test_an_earlier_conversation_is_gone_on_with(chatting: Chatting, scrip
         assert history is not None and history.num_messages == 2
 
 
+async def test_the_flags_of_the_command_line_hold_in_an_old_conversation_and_in_new_ones(
+    chatting: Chatting,
+) -> None:
+    async with chatting(drafter="ngram", temp="0.3") as chat:
+        await chat.ask("First")
+        number = chat.session.record.conversation
+        assert number is not None
+    async with chatting(draft_max="2", drafter="draft") as chat:
+        started = chat.session.settings.plain()
+        chat.session.open(number)
+        settings = chat.session.settings
+        assert (settings.decoding.drafter, settings.decoding.draft_max) == ("draft", 2)
+        assert settings.sampling.temperature == 0.3
+        await chat.press("ctrl+n")
+        assert settings.plain() == started
+
+
 async def test_a_conversation_survives_the_program(chatting: Chatting, script: Script) -> None:
     script.answer(say("One", " two", " three"))
     async with chatting() as chat:

@@ -95,3 +95,38 @@ def test_what_a_conversation_does_not_say_stays() -> None:
     chat = ChatSettings(Sampling(), Decoding(drafter="ngram"))
     chat.restore({"draft-max": 4, "temp": 0.5})
     assert (chat.decoding.drafter, chat.decoding.draft_max, chat.sampling.temperature) == ("ngram", 4, 0.5)
+
+
+OLD = {"temp": 0.3, "top-k": 7, "drafter": "ngram", "draft-max": 4, "speculating": False}
+
+
+@pytest.mark.parametrize(
+    "flag", [{"drafter": "draft"}, {"draft_max": "2"}, {"drafter": "draft", "temp": "0.9"}]
+)
+def test_a_flag_beats_what_a_conversation_has_and_the_rest_is_its_own(flag: dict[str, str]) -> None:
+    chat = new(**flag)
+    chat.given = {name.replace("_", "-") for name in flag}
+    before = chat.effective
+    chat.restore(OLD)
+    assert chat.effective == before and chat.sampling.top_k == 7
+    assert chat.sampling.temperature == (0.9 if "temp" in flag else 0.3)
+
+
+def test_a_new_chat_has_nothing_of_the_conversation_opened_before_but_what_was_changed_by_hand() -> None:
+    chat = new(temp="0.5")
+    chat.set("min-p", "0.2")
+    before = chat.plain()
+    chat.restore(OLD)
+    assert (chat.sampling.temperature, chat.sampling.min_p, chat.speculating) == (0.3, 0.2, False)
+    chat.restore({"temp": 0.1})
+    assert (chat.sampling.temperature, chat.sampling.top_k) == (0.1, before["top-k"])
+    chat.restore(OLD)
+    chat.set("top-p", "0.6")
+    chat.take_changes(resolve_settings({}), resolve_settings({"seed": "7"}))
+    assert (chat.sampling.top_p, chat.decoding.seed) == (0.6, 7)
+    chat.begin()
+    assert chat.plain() == {**before, "top-p": 0.6, "seed": 7}
+    chat.restore({})
+    chat.speculate(False)
+    chat.begin()
+    assert chat.plain() == {**before, "top-p": 0.6, "seed": 7, "speculating": False}

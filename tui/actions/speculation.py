@@ -18,7 +18,7 @@ class SpeculationActions(ActionGroup):
         session = self._screen.session
         if session.info is not None and session.lacks_draft:
             raise UsageError(f"There is no draft model; {self._screen.key('draft')} chooses one.")
-        session.settings.speculating = not session.settings.speculating
+        session.settings.speculate(not session.settings.speculating)
         self._say(f"Speculation is {'on' if session.settings.speculating else 'off'}.{self._from_when()}")
         self._screen.show_gauges()
 

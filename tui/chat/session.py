@@ -222,10 +222,11 @@ class ChatSession:
         self._edited = None
 
     def begin(self) -> None:
-        """A new conversation, with the same models and settings."""
+        """A new conversation, with the same models, and the settings that `ChatSettings` has for it."""
         self._check_idle()
         self.record.leave()
         self.turns, self.fold, self._edited = [], None, None
+        self.settings.begin()
         if self._system_of_new is not None:
             self.settings.system, self._system_of_new = self._system_of_new, None
         self._begin_transcript()

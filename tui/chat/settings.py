@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from edge_spec import SETTINGS, Decoding, Sampling, Setting, SettingError, Settings
@@ -13,6 +14,10 @@ _UNSET: Final = ("none", "default", "auto")
 
 _TOGETHER: Final = {"drafter": "drafter", "draft-min": "draft_min", "coupling": "coupling"}
 """Settings of an answer that are judged only with the others, with their fields of Decoding."""
+
+
+_DRAFTING: Final = ("drafter", "draft-max", "speculating")
+"""Settings that choose one another."""
 
 
 def _rows() -> dict[str, Setting]:
@@ -34,12 +39,19 @@ class ChatSettings:
     """Sampling, decoding and system prompt of the next answer, and whether it is drafted for.
 
     K is kept while `speculating` is False, so that turning it on again brings it back.
+
+    A conversation that is opened again brings its own settings, save what the command line `given`
+    said: a flag beats what is saved. What is changed by hand, or in the settings file, holds from then
+    on, here and in new chats. A new chat has nothing of the conversation opened before it.
     """
 
     sampling: Sampling
     decoding: Decoding
     system: str = ""
     speculating: bool = True
+    given: Collection[str] = ()
+    _of_new: ChatSettings | None = field(default=None, init=False)
+    """Those of a new chat, while a conversation's own are in force."""
 
     def __post_init__(self) -> None:
         if self.decoding.draft_max == 0:
@@ -53,6 +65,7 @@ class ChatSettings:
     def set(self, name: str, text: str) -> None:
         """Give the setting `name` the value that `text` says. Raises SettingError, and changes nothing."""
         row = _rows()[name]
+        value: Any
         if text.lower() in _UNSET:
             value = row.default
         else:
@@ -63,6 +76,15 @@ class ChatSettings:
             if row.kind.many:
                 value = (value,)
         self._put(row, value)
+        if self._of_new is not None:
+            with suppress(SettingError):
+                self._of_new._put(row, value)
+
+    def speculate(self, on: bool) -> None:
+        """Draft, or leave it for a while."""
+        self.speculating = on
+        if self._of_new is not None:
+            self._of_new.speculating = on
 
     def shown(self, name: str) -> str:
         """The present value of a setting as one would type it."""
@@ -89,15 +111,30 @@ class ChatSettings:
         }
 
     def restore(self, plain: Mapping[str, Any]) -> None:
-        """Take over what `plain()` gave; a value that is no longer understood is left alone."""
+        """A conversation is opened that has what `plain()` gave; the rest is as in a new chat.
+
+        A value that is no longer understood is left alone, and so is what the command line gave:
+        drafter, K and whether it drafts at all together, for each follows from the others.
+        """
+        self.begin()
+        of_new = replace(self)
+        kept = set(self.given)
+        if not kept.isdisjoint(_DRAFTING):
+            kept.update(_DRAFTING)
         for name, row in _rows().items():  # in this order: the drafter comes before its K
-            if name in plain:
-                try:
+            if name in plain and name not in kept:
+                with suppress(SettingError, TypeError):
                     self._put(row, _frozen(plain[name]))
-                except (SettingError, TypeError):
-                    continue
-        if plain.get("speculating") is False:
+        if plain.get("speculating") is False and "speculating" not in kept:
             self.speculating = False
+        self._of_new = of_new
+
+    def begin(self) -> None:
+        """A new chat begins: what a conversation brought no longer holds."""
+        if self._of_new is not None:
+            of_new, self._of_new = self._of_new, None
+            self.sampling, self.decoding = of_new.sampling, of_new.decoding
+            self.speculating = of_new.speculating
 
     def take_changes(self, before: Settings, after: Settings) -> None:
         """The settings file was changed: what is new in it holds here, the rest stays as it is.
@@ -105,6 +142,9 @@ class ChatSettings:
         The system prompt belongs to a conversation, and is not taken. Raises SettingError for what
         does not go with the rest; all before it holds then.
         """
+        if self._of_new is not None:
+            with suppress(SettingError):
+                self._of_new.take_changes(before, after)
         changed = {name: row for name, row in _rows().items() if after[name] != before[name]}
         if changed.pop("drafter", None) or changed.pop("draft-max", None):
             changed.pop("draft-max", None)

@@ -20,6 +20,7 @@ from textual.screen import Screen
 from textual.widgets import TextArea
 
 from edge_spec import (
+    SETTINGS,
     ChatRequest,
     EdgeSpecError,
     Notice,
@@ -90,7 +91,9 @@ class ChatScreen(Screen[None]):
         self.resolve = resolve
         self.settings = settings
         self._use_keys(keys_of(settings))
-        chat = ChatSettings(settings.sampling(), settings.decoding(), settings["system"] or "")
+        flags = {name for name in SETTINGS if settings.origin(name).startswith("--")}
+        system = settings["system"] or ""
+        chat = ChatSettings(settings.sampling(), settings.decoding(), system, given=flags)
         self.session = ChatSession(chat, Record(store, self.tell), self)
         self.session.num_alternatives = settings["inspect"]
         self.actions = make_actions(self)
