@@ -706,14 +706,47 @@ def test_what_another_window_deleted_holds_nothing_up(chat: Chat, store: Convers
     assert notice.text.startswith("This answer was removed meanwhile in another window")
 
 
-def test_going_on_in_a_conversation_that_another_window_deleted_is_warned_of_once(
-    chat: Chat, store: ConversationStore
+@pytest.mark.parametrize("when", ["before", "in an answer", "edited", "again"])
+def test_a_conversation_that_another_window_deleted_is_saved_anew_as_it_goes_on(
+    chat: Chat, store: ConversationStore, when: str
 ) -> None:
     chat.ask("Gone", *plain("a"))
-    store.delete(store.list()[0].id)
+    if when == "in an answer":
+        events = list(chat.events(chat.session.ask("More"), *plain("x", "y")))
+        chat.session.see(events[:2])
+        store.delete(store.list()[0].id)
+        chat.session.see(events[2:])
+    else:
+        store.delete(store.list()[0].id)
+    match when:
+        case "edited":
+            chat.session.edit()
+        case "again":
+            for event in chat.events(chat.session.regenerate(), *plain("b")):
+                chat.session.see([event])
+            assert [text for _, text, _ in saved(chat)] == ["Gone", "b"]
     for question in ("Hi", "Ho"):
         chat.ask(question, *plain("b", "c"))
-    assert [notice.level for notice in chat.view.notices] == ["warning"] and store.list() == []
+    assert [(role, text) for role, text, _ in saved(chat)] == chat.texts
+    assert [reason for role, _, reason in saved(chat) if role == "assistant"] == ["eog"] * (
+        len(chat.texts) // 2
+    )
+    assert len(store.list()) == 1 and chat.session.record.title == chat.texts[0][1]
+    number, *notices = chat.session.record.conversation, *chat.view.notices
+    words = "This conversation was deleted in another window; as it goes on, it is saved as a new one."
+    assert notices[-1] == Notice("warning", words) and len(notices) == 1 + (when == "in an answer")
+    later = Chat(store, chat.script)
+    assert number is not None
+    later.session.open(number)
+    assert later.session.ask("On").history == chat.session.ask("On").history
+
+
+def test_a_conversation_is_not_saved_anew_by_leaving_it(chat: Chat, store: ConversationStore) -> None:
+    chat.ask("Gone", *plain("a"))
+    store.delete(store.list()[0].id)
+    chat.session.begin()
+    chat.ask("Hi", *plain("b"))
+    assert [text for _, text, _ in saved(chat)] == ["Hi", "b"] and len(store.list()) == 1
 
 
 @pytest.mark.parametrize("error", [ConversationError("The file is damaged."), RuntimeError("a bug of ours")])

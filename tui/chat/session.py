@@ -174,7 +174,10 @@ class ChatSession:
         """
         self._check_can_ask()
         assert self.spec is not None, "what is loaded was asked for"
-        place = self.record.say(text, self.settings.system, self.spec, self.settings.plain())
+        beginning = (self.settings.system, self.spec, self.settings.plain())
+        place = self.record.say(text, *beginning)
+        if self._is_saved_anew(self.turns):
+            place = self.record.say(text, *beginning)
         edited, self._edited = self._edited, None
         replaced, put_back = self._set_aside(len(self.turns) if edited is None else self.turns.index(edited))
         self._add(Turn("user", Block.of_text("you", text), place=place))
@@ -470,6 +473,20 @@ class ChatSession:
         if self._replaced:
             self.record.remove(turn.place for turn in self._replaced)
         self.turns[-1].place = self.record.answer(self._answer_settings)
+        if self._is_saved_anew(self.turns[:-1]):
+            self.turns[-1].place = self.record.answer(self._answer_settings)
+
+    def _is_saved_anew(self, turns: Sequence[Turn]) -> bool:
+        """Save these as a new conversation, if the one that they are of was deleted by another window."""
+        if not self.record.is_deleted:
+            return False
+        assert self.spec is not None, "something was asked"
+        self.record.begin_again(self.settings.system, self.spec, self.settings.plain())
+        for turn in turns:
+            tokens = turn.block.token_ids if turn.role == "assistant" else ()
+            prompt = turn.ids[: len(turn.ids) - len(tokens)]
+            self.record.repeat(turn.place, turn.role, turn.block.text, tokens, prompt, turn.reason or "")
+        return True
 
     def _break_off(self, reason: str) -> None:
         """The answer, if there is one, will not go on; what there is of it is kept."""

@@ -22,7 +22,7 @@ from tui.conversations.store import ConversationStore, DeletedError
 class Place:
     """A conversation or message in the store; `id` is None until it is written there.
 
-    Once it was `deleted` by somebody else, nothing more is written into it.
+    Once a conversation was `deleted` by somebody else, nothing more is written into it.
     """
 
     id: int | None = None
@@ -55,6 +55,11 @@ class Record:
         self._text = ""
         self._unwritten: collections.deque[tuple[Place, _Write]] = collections.deque()
         self._complained = False
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the conversation is found to be deleted by somebody else; `begin_again` saves it anew."""
+        return self._place is not None and self._place.deleted
 
     @property
     def conversation(self) -> int | None:
@@ -118,12 +123,39 @@ class Record:
         settings by name.
         """
         if self._place is None and self.store is not None:
-            self._place = Place()
-            self._write(_new_conversation(system, spec, settings))
+            self.begin_again(system, spec, settings)
         message = Place()
         self._write(_new_message(message, "user", text))
         self._write(self._read_title)
         return message
+
+    def begin_again(self, system: str, spec: PairSpec, settings: Mapping[str, Any]) -> None:
+        """What is said from now on is in a new conversation, which has these."""
+        self._place, self.title = Place(), ""
+        self._write(_new_conversation(system, spec, settings))
+
+    def repeat(
+        self,
+        message: Place,
+        role: Role,
+        text: str,
+        token_ids: Sequence[int] = (),
+        prompt_ids: Sequence[int] = (),
+        reason: str = "",
+    ) -> None:
+        """Say in this conversation what was said in one that is no longer there, and is now here.
+
+        An answer has its tokens, those of its prompt, and why it ended, but no longer its stats.
+        """
+        message.id = None
+        self._write(_new_message(message, role, text, token_ids))
+        if role == "assistant":
+            self._write(
+                lambda store, _place: store.finish(
+                    message.number, reason=reason, stats={}, prompt_ids=prompt_ids
+                )
+            )
+        self._write(self._read_title)
 
     def answer(self, settings: Mapping[str, Any]) -> Place:
         """The model begins to answer, with these settings; returns where it is."""
@@ -183,10 +215,12 @@ class Record:
                 if not place.deleted:
                     write(self.store, place)
             except ConversationError as error:
-                if not self._complained:
+                place.deleted = isinstance(error, DeletedError)
+                if place.deleted:
+                    self._tell(Notice("warning", str(error)))
+                elif not self._complained:
                     self._tell(Notice("warning", f"{error} The chat goes on without being saved."))
                 self._complained = True
-                place.deleted = isinstance(error, DeletedError)
                 if isinstance(error, UnavailableError):
                     return
             except Exception:
@@ -222,9 +256,9 @@ def _new_conversation(system: str, spec: PairSpec, settings: Mapping[str, Any]) 
     return write
 
 
-def _new_message(message: Place, role: Role, text: str) -> _Write:
+def _new_message(message: Place, role: Role, text: str, token_ids: Sequence[int] = ()) -> _Write:
     def write(store: ConversationStore, place: Place) -> None:
-        message.id = store.add_message(place.number, role, text)
+        message.id = store.add_message(place.number, role, text, token_ids)
 
     return write
 

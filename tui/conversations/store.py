@@ -50,7 +50,9 @@ class DeletedError(ConversationError):
     """What was to be gone on with is no longer there; trying again is in vain."""
 
     def __init__(self) -> None:
-        super().__init__("This conversation was deleted meanwhile, so nothing more of it is saved.")
+        super().__init__(
+            "This conversation was deleted in another window; as it goes on, it is saved as a new one."
+        )
 
 
 class RemovedError(ConversationError):
