@@ -54,7 +54,7 @@ def _table() -> tuple[Command, ...]:
         c("complete", "tab", "Complete a slash command", prompt),
         c("stop", "escape", "Stop the answer and keep what is there", answer, ("stop",)),
         c("regenerate", "ctrl+r", "Answer the last message again", answer, ("regen",)),
-        c("edit", "ctrl+e", "Take your last message back into the prompt", answer, ("edit",)),
+        c("edit", "ctrl+e", "Edit your last message and ask it anew", answer, ("edit",)),
         c("copy", "ctrl+y", "Copy the last answer", answer, ("copy",)),
         c("stats", "alt+i", "The last answer in numbers", answer, ("stats",)),
         c("trace", "alt+w", "Save the next answers as a trace, or end that", answer, ("trace",), "[FILE]"),
