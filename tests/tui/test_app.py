@@ -543,6 +543,34 @@ async def test_no_color_keeps_the_meaning(
         assert chat.app.no_color
         await chat.ask()
         assert "⟨✗ no⟩" in screen_text(chat)
+        legend = screen_text(chat)
+        assert "⟨✗rejected⟩" in legend and "⟨·discarded⟩" in legend and "↳" not in legend
+
+
+@pytest.mark.parametrize("term", ["xterm", "linux"])
+async def test_panel_and_help_say_which_mark_is_what(
+    chatting: Chatting, monkeypatch: pytest.MonkeyPatch, term: str
+) -> None:
+    monkeypatch.setenv("TERM", term)
+    is_ascii = term == "linux"
+    async with chatting() as chat:
+        assert chat.screen.tokens.marks == {}
+        assert " accepted" in screen_text(chat) and "not judged yet" not in screen_text(chat)
+        await chat.press("f8")
+        panel = [">accepted", "=for a", "+on top", "{xrejected}", "{.discarded}", "{?not judged yet}"]
+        if not is_ascii:
+            panel = ["»accepted", "↳for a", "+on top", "⟨✗rejected⟩", "⟨·discarded⟩", "⟨?not judged yet⟩"]
+        assert [words for words in panel if words not in screen_text(chat)] == []
+        await chat.press("f1")
+        helped = [" ".join(line.split()) for line in screen_text(chat).splitlines()]
+        marks = (
+            ["> accepted", "= + own", "{x} rejected"]
+            if is_ascii
+            else ["» accepted", "↳ + own", "⟨✗⟩ rejected"]
+        )
+        assert [words for words in marks if not any(words in line for line in helped)] == []
+        await chat.press("escape", "f8")
+        assert "not judged yet" not in screen_text(chat) and "accepted" in screen_text(chat)
 
 
 # -- how it ends

@@ -12,7 +12,7 @@ class ProgramActions(ActionGroup):
     def help(self, _argument: str) -> None:
         from tui.screens.help import HelpScreen
 
-        self._screen.app.push_screen(HelpScreen(self._screen.key))
+        self._screen.app.push_screen(HelpScreen(self._screen.key, self._screen.tokens.marks))
 
     def palette(self, _argument: str) -> None:
         self._screen.app.action_command_palette()

@@ -13,15 +13,23 @@ from textual.widget import Widget
 
 from tui.chat.gauges import Gauges
 from tui.chat.speculation import Speculation
+from tui.chat.transcript import Kind
+from tui.widgets.token_marks import NO_MARKS
+from tui.widgets.token_view import TokenView
 
 _EIGHTHS: Final = "▁▂▃▄▅▆▇█"
 _PARTS: Final = " ▏▎▍▌▋▊▉"
-_LEGEND: Final = (
-    ("accepted", "accepted"),
-    ("the target's own", "own"),
-    ("rejected", "rejected"),
-    ("discarded", "discarded"),
+_LEGEND: Final[tuple[tuple[str, str, Kind], ...]] = (
+    ("accepted", "accepted", "accepted"),
+    ("the target's own", "own", "plain"),
+    ("for a rejected guess", "own", "residual"),
+    ("on top of the guesses", "own", "bonus"),
+    ("rejected", "rejected", "rejected"),
+    ("discarded", "discarded", "discarded"),
+    ("not judged yet", "dim", "drafted"),
 )
+"""Words, their look, and the kind of token; some have a line only where they have a mark."""
+_ALWAYS_TOLD: Final[frozenset[Kind]] = frozenset({"accepted", "plain", "rejected", "discarded"})
 _NOTHING: Final = Gauges(Speculation(on=False, draft_max=0, reason="nothing is loaded"))
 
 
@@ -68,6 +76,10 @@ class SpeculationPanel(Widget):
             if old is None or new is None or not old.is_same(new):
                 self.refresh(Region(0, y, self.content_size.width, 1))
 
+    def on_mount(self) -> None:
+        for view in self.screen.query(TokenView):
+            self.watch(view, "glyphs", self._lay_out, init=False)
+
     def on_resize(self) -> None:
         self._lay_out()
 
@@ -95,10 +107,20 @@ class SpeculationPanel(Widget):
         # The bars take what is left, for a large K has many.
         room = height - len(head) - len(tail) - 2
         lines = [*head, *self._accepted(width, room), Content(""), *tail]
-        if height - len(lines) > len(_LEGEND):
-            lines += [Content("")] * (height - len(lines) - len(_LEGEND))
-            lines += [self._styled(text, name) for text, name in _LEGEND]
+        legend = list(self._legend())
+        if height - len(lines) > len(legend):
+            lines += [Content("")] * (height - len(lines) - len(legend))
+            lines += legend
         return lines
+
+    def _legend(self) -> Iterable[Content]:
+        """What tokens look like in the view beside it, with the marks that it has now."""
+        views = self.screen.query(TokenView)
+        marks = views.first().marks if views else NO_MARKS
+        for text, name, kind in _LEGEND:
+            if kind in marks or kind in _ALWAYS_TOLD:
+                before, after = (self._styled(mark, "dim") for mark in marks.get(kind, ("", "")))
+                yield Content.assemble(before, self._styled(text, name), after)
 
     def _speed(self, width: int) -> Iterable[Content]:
         gauges = self._gauges

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Final
 
@@ -36,3 +37,13 @@ ASCII_GLYPHS: Final[Marks] = {
     "residual": ("=", ""),
     "bonus": ("+", ""),
 }
+
+
+def marks_in_use(*, glyphs: bool, color: bool, encoding: str) -> Marks:
+    """The marks for a terminal of this encoding: all with `glyphs`, brackets where there is no colour."""
+    is_ascii = not encoding.lower().startswith("utf") or os.environ.get("TERM") == "linux"
+    if glyphs:
+        return ASCII_GLYPHS if is_ascii else GLYPHS
+    if color:
+        return NO_MARKS
+    return ASCII_BRACKETS if is_ascii else BRACKETS

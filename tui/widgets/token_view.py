@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -20,7 +19,7 @@ from textual.strip import Strip
 from tui.chat.transcript import Transcript
 from tui.widgets.token_layout import Cell, Place, TranscriptLayout
 from tui.widgets.token_lines import Look
-from tui.widgets.token_marks import ASCII_BRACKETS, ASCII_GLYPHS, BRACKETS, GLYPHS, NO_MARKS, Marks
+from tui.widgets.token_marks import Marks, marks_in_use
 from tui.widgets.token_painter import TokenPainter
 
 
@@ -158,7 +157,7 @@ class TokenView(ScrollView, can_focus=True):
             return
         top = None if self.at_end else self._layout.start_of(self.scroll_offset.y)
         # One cell stays free for a cursor on the line's end.
-        look = Look(self._width - 1, self.show_rejected, self._marks)
+        look = Look(self._width - 1, self.show_rejected, self.marks)
         self._layout = TranscriptLayout(self.transcript, look)
         self._painter.forget()
         self._resize_content()
@@ -180,14 +179,10 @@ class TokenView(ScrollView, can_focus=True):
             self._scroll_update(size)
 
     @property
-    def _marks(self) -> Marks:
-        encoding = self.app.console.encoding.lower()
-        is_ascii = not encoding.startswith("utf") or os.environ.get("TERM") == "linux"
-        if self.glyphs:
-            return ASCII_GLYPHS if is_ascii else GLYPHS
-        if self.app.no_color:
-            return ASCII_BRACKETS if is_ascii else BRACKETS
-        return NO_MARKS
+    def marks(self) -> Marks:
+        """What tells the kinds apart besides colour, now."""
+        app = self.app
+        return marks_in_use(glyphs=self.glyphs, color=not app.no_color, encoding=app.console.encoding)
 
     def watch_show_rejected(self) -> None:
         self._wrap_all()
