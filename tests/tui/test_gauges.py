@@ -60,6 +60,24 @@ def test_the_plain_speed_is_the_median_of_plain_rounds_from_the_third_on() -> No
     assert plain_speed.speed == pytest.approx(1 / 0.05)
 
 
+def test_an_answers_own_plain_rounds_count_before_those_of_other_answers() -> None:
+    plain_speed = PlainReference()
+    plain_speed.see(fold_of(*plain(*"abcdefgh", wall_s=0.2)))
+    answer = [*plain(*"abc", wall_s=0.05), drafted(2)]
+    plain_speed.see(fold_of(*answer))
+    assert plain_speed.speed == pytest.approx(1 / 0.2)  # two of its own are too few
+    plain_speed.see(fold_of(*answer, *plain("d", wall_s=0.05)))
+    assert plain_speed.speed == pytest.approx(1 / 0.05)
+
+
+def test_of_earlier_answers_the_last_rounds_count() -> None:
+    plain_speed = PlainReference()
+    plain_speed.see(fold_of(*plain(*"abcdefghijklmnopqrstuvwxyz", wall_s=0.2)))
+    plain_speed.see(fold_of(*plain(*"abcdefghijklmnopqrstuvwxyz", wall_s=0.05)))
+    plain_speed.see(fold_of(*plain("a")))
+    assert plain_speed.speed == pytest.approx(1 / 0.05)
+
+
 def test_drafted_rounds_tell_nothing_of_the_plain_speed() -> None:
     plain_speed = PlainReference()
     plain_speed.see(fold_of(*plain("a"), *(drafted(2) for _ in range(9))))

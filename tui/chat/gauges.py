@@ -19,7 +19,7 @@ BUCKET_S: Final = 0.5
 """Seconds of decoding behind one bar of the sparkline, or one round where a round takes longer."""
 
 NUM_BUCKETS: Final = 12
-_NUM_PLAIN: Final = 64
+_NUM_PLAIN: Final = 16
 _FEWEST_PLAIN: Final = 3
 
 
@@ -43,7 +43,7 @@ class Gauges:
 
     @property
     def speed_up(self) -> float | None:
-        """Speed against plain decoding as this session measured it; None where nothing was drafted."""
+        """Speed against plain decoding as it was measured here; None where nothing was drafted."""
         if self.speed is None or self.plain_speed is None or not self.num_drafted:
             return None
         return self.speed / self.plain_speed
@@ -57,33 +57,37 @@ class Gauges:
 
 
 class PlainReference:
-    """How fast plain decoding is here, learnt from the rounds of a session that drafted nothing.
+    """How fast plain decoding is where an answer is now, learnt from rounds that drafted nothing.
 
     The first round of an answer reads the prompt, so it tells nothing. Others without a
     proposal are one target row each; the draft model may read its prompt in them, which is
-    taken off. The median of the last ones counts, from the third on.
+    taken off. The median of the answer's own counts, from the third on: its context is as long.
+    Before, that of the last ones of this session's answers does.
     """
 
     def __init__(self) -> None:
-        self._seconds: collections.deque[float] = collections.deque(maxlen=_NUM_PLAIN)
+        self._own: list[float] = []  # seconds of the rounds of `_fold`
+        self._last: collections.deque[float] = collections.deque(maxlen=_NUM_PLAIN)
         self._fold: AnswerFold | None = None
         self._num_seen = 0
 
     def see(self, fold: AnswerFold) -> None:
         """Take in the rounds that `fold` has got since it was last seen."""
         if fold is not self._fold:
-            self._fold, self._num_seen = fold, 1
+            self._fold, self._num_seen, self._own = fold, 1, []
         for one in fold.rounds[self._num_seen :]:
             if one.num_drafted == 0:
-                self._seconds.append(one.timings.wall_s - one.timings.draft_s)
+                self._own.append(one.timings.wall_s - one.timings.draft_s)
+                self._last.append(self._own[-1])
         self._num_seen = max(len(fold.rounds), 1)
 
     @property
     def speed(self) -> float | None:
         """Tokens per second, or None while too few plain rounds were seen."""
-        if len(self._seconds) < _FEWEST_PLAIN:
+        known = self._own if len(self._own) >= _FEWEST_PLAIN else self._last
+        if len(known) < _FEWEST_PLAIN:
             return None
-        seconds = statistics.median(self._seconds)
+        seconds = statistics.median(known)
         return 1 / seconds if seconds > 0 else None
 
 

@@ -53,7 +53,7 @@ def _info_rows(info: PairInfo | None) -> Iterator[tuple[str, str]]:
 
 def _rows(stats: Stats, gauges: Gauges) -> Iterator[tuple[str, str]]:
     yield "speed", _with(stats.tokens_per_second, "{:.1f} tokens/s, decoding alone")
-    yield "plain decoding", _with(gauges.plain_speed, "{:.1f} tokens/s in this session")
+    yield "plain decoding", _with(gauges.plain_speed, "{:.1f} tokens/s, by rounds that drafted nothing")
     yield "speed-up of decoding", _with(gauges.speed_up, "x{:.2f}")
     yield "prompt", f"{stats.prompt_tokens} tokens"
     yield "  held by the target", f"{stats.cached_tokens}"
