@@ -6,6 +6,7 @@ import inspect
 from pathlib import Path
 
 import pytest
+from textual.widgets import Static
 
 from edge_spec import SETTINGS, Loading, PairSpec, TraceReader, UsageError
 from tests.gguf_maker import make_gguf
@@ -288,6 +289,30 @@ async def test_clear_begins_a_new_chat_even_in_an_answer(chatting: Chatting, scr
         assert chat.session.transcript.blocks == [] and chat.session.state.name == "ready"
         await chat.ask("Again")
         assert script.requests[-1].messages == ({"role": "user", "content": "Again"},)
+
+
+async def test_the_numbers_of_an_answer_that_goes_on_are_its_own(chatting: Chatting, script: Script) -> None:
+    def told() -> dict[str, str]:
+        box = chat.app.screen.query_one("#stats-box")
+        rows = "\n".join(str(one.render()) for one in box.query(Static)).splitlines()
+        return {"title": str(box.border_title), **{row[:26].strip(): row[26:] for row in rows}}
+
+    gate = Gate()
+    script.answer(say("One", " two", " three", " four"), gate, list(plain(" five")))
+    async with chatting() as chat:
+        await chat.enter("Hi")
+        await chat.until(lambda: gate.reached.is_set() and chat.texts[-1] == "One two three four")
+        await chat.press("alt+i")
+        running = told()
+        assert "last answer" not in running["title"] and running["drafted"] == "3"
+        assert running["speculation"].startswith("on, K")
+        assert "draft reads" not in running and "time to first token" not in running
+        await chat.press("escape")
+        gate.open()
+        await chat.state("ready")
+        await chat.press("alt+i")
+        ended = told()
+        assert ended["title"] == "The last answer in numbers" and "draft reads" in ended
 
 
 async def test_stop_regen_edit_copy_stats_and_help_mirror_their_keys(

@@ -1,4 +1,4 @@
-"""The last answer, and what was loaded for it, in numbers."""
+"""An answer, and what was loaded for it, in numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from tui.screens.closing import ClosingModal
 
 
 class StatsScreen(ClosingModal[None]):
-    """Every metric of an answer by its name in `run --json`, with what it means."""
+    """Every metric of an answer by its name in `run --json`, with what it means.
+
+    Of an answer that has not ended only what its rounds tell already.
+    """
 
     BINDINGS: ClassVar = [Binding("escape,q,enter", "dismiss(None)", "Close", show=False)]
 
@@ -29,10 +32,16 @@ class StatsScreen(ClosingModal[None]):
 
     def compose(self) -> ComposeResult:
         rows = list(_info_rows(self._info))
+        title = "The last answer in numbers"
         if self._fold is not None:
             rows += _rows(self._fold.stats, self._gauges)
+            if self._fold.finished is not None:
+                rows += _time_rows(self._fold.stats)
+            else:
+                title = "The answer as far as it has come, in numbers"
+                rows += _rounds_rows(self._fold.stats, self._gauges)
         with VerticalScroll(id="stats-box") as box:
-            box.border_title = "The last answer in numbers"
+            box.border_title = title
             box.border_subtitle = "Esc closes"
             if self._fold is None:
                 yield Static("There is no answer yet.", markup=False)
@@ -69,6 +78,10 @@ def _rows(stats: Stats, gauges: Gauges) -> Iterator[tuple[str, str]]:
     yield "draft yield", _with(stats.draft_yield, "{:.1%} of those drafted")
     by_position = "  ".join(f"{share:.0%}" for share in stats.acceptance_by_position)
     yield "acceptance by position", by_position or "-"
+
+
+def _time_rows(stats: Stats) -> Iterator[tuple[str, str]]:
+    """Where the time of an answer that has ended went, and whether it was drafted for at its end."""
     yield "time to first token", f"{stats.time_to_first_token_s:.2f} s"
     yield "wall time", f"{stats.wall_s:.2f} s"
     timers = stats.timers
@@ -79,6 +92,19 @@ def _rows(stats: Stats, gauges: Gauges) -> Iterator[tuple[str, str]]:
     yield "  sampling", f"{timers.sample_s:.2f} s"
     yield "  the rest", f"{stats.rest_s:.2f} s"
     yield "speculation", f"{stats.state}{f', {stats.reason}' if stats.reason else ''}"
+
+
+def _rounds_rows(stats: Stats, gauges: Gauges) -> Iterator[tuple[str, str]]:
+    """What the rounds took so far: how long models read the prompt is told when the answer ends."""
+    timers = stats.timers
+    yield "time of its rounds", f"{stats.wall_s:.2f} s, the first one included"
+    yield "  drafting", f"{timers.draft_s + timers.draft_prefill_s:.2f} s, with the draft's reading"
+    yield "  verifying", f"{timers.verify_s:.2f} s, without the first"
+    yield "  sampling", f"{timers.sample_s:.2f} s"
+    speculation = gauges.speculation
+    length = "auto" if speculation.draft_max is None else speculation.draft_max
+    state = f"on, K {length}" if speculation.on else "off"
+    yield "speculation", f"{state}{f', {speculation.reason}' if speculation.reason else ''}"
 
 
 def _with(value: float | None, form: str) -> str:
