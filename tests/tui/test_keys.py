@@ -655,3 +655,37 @@ async def test_the_last_line_shows_keys_and_esc_only_when_it_does_something(
         await chat.until(lambda: footer(chat) == ["Esc stop", *usual])
         gate.open()
         await chat.until(lambda: footer(chat) == usual)
+
+
+@pytest.mark.parametrize(
+    ("keys", "screen"),
+    [(("f5", "ctrl+o"), "ModelScreen"), (("f5", "f5", "f5"), "ModelScreen"), (("f1", "alt+i"), "HelpScreen"),
+     (("alt+i", "f9", "ctrl+s"), "StatsScreen")],
+)  # fmt: skip
+async def test_keys_in_one_burst_open_one_screen(
+    chatting: Chatting, keys: tuple[str, ...], screen: str
+) -> None:
+    async with chatting() as chat:
+        await chat.ask()
+        for key in keys:
+            chat.app.post_message(events.Key(key, None))
+        await chat.until(lambda: len(chat.app.screen_stack) > 2)
+        await chat.settle()
+        names = [type(one).__name__ for one in chat.app.screen_stack]
+        assert names[-1] == screen and len(names) == 3
+
+
+async def test_escape_in_one_burst_with_the_key_of_a_screen_stops_no_answer(
+    chatting: Chatting, script: Script
+) -> None:
+    gate = Gate()
+    script.answer(list(plain("One")), gate)
+    async with chatting() as chat:
+        await chat.enter("Hi")
+        await chat.until(gate.reached.is_set)
+        for key in ("f1", "escape"):
+            chat.app.post_message(events.Key(key, None))
+        await chat.until(lambda: len(chat.app.screen_stack) > 2)
+        assert chat.session.state.name == "streaming"
+        await chat.press("escape", "escape")
+        await chat.state("stopped")

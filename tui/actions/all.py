@@ -24,7 +24,13 @@ class Actions(
     """Does what the user asks for."""
 
     def run(self, command: Command, argument: str = "") -> bool:
-        """Do it, and say whether that could be done. What is wrong with it, the user is told."""
+        """Do it, and say whether that could be done. What is wrong with it, the user is told.
+
+        While another screen lies over the chat nothing is done: a key that was pressed right after the
+        one that opened it is still the chat's, and would open a second screen or stop the answer.
+        """
+        if self._screen.app.screen is not self._screen:
+            return False
         if command.setting:
             return self._set(command, argument)
         method = getattr(self, command.name.replace("-", "_"))

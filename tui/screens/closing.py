@@ -6,12 +6,14 @@ a worker that ends while something else lies over its screen, would close the wr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from textual.await_complete import AwaitComplete
 from textual.screen import ModalScreen, Screen
 
 Result = TypeVar("Result")
+Chosen = TypeVar("Chosen")
 
 
 class ClosingScreen(Screen[Result]):
@@ -27,6 +29,11 @@ class ClosingScreen(Screen[Result]):
         if self in self.app.screen_stack:
             self._waiting.append(result)
         return AwaitComplete()
+
+    def open(self, screen: Screen[Chosen], use: Callable[[Chosen | None], None]) -> None:
+        """Show a screen over this one, unless one is there already, for a key that was pressed twice."""
+        if self.is_active:
+            self.app.push_screen(screen, use)
 
     def on_screen_resume(self) -> None:
         if self._waiting:

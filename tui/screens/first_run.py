@@ -137,13 +137,11 @@ class FirstRunScreen(ClosingModal[PairSpec | None]):
             self._show_plan(row)
         elif pair is None:
             picking = PickFileScreen("Which GGUF file?", lambda path: pair_words(self._plain(path)))
-            self.app.push_screen(picking, self._picked)
+            self.open(picking, self._picked)
         elif pair.installed:
             self._finish(pair)
         else:
-            self.app.push_screen(
-                PullScreen([pair.name]), lambda pulled: self._finish(pair) if pulled else None
-            )
+            self.open(PullScreen([pair.name]), lambda pulled: self._finish(pair) if pulled else None)
 
     def _finish(self, pair: CataloguePair) -> None:
         self.dismiss(PairSpec(pair.target, pair.draft, self._options))

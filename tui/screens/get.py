@@ -139,7 +139,7 @@ class GetScreen(ClosingModal[tuple[str, ...] | None]):
     @on(Input.Submitted)
     def _submitted(self) -> None:
         if self._found is not None and self._found.preview is not None:
-            self.app.push_screen(PullScreen([self._found.name]), self._pulled)
+            self.open(PullScreen([self._found.name]), self._pulled)
         elif self._stop is None:
             self._look_up()
 

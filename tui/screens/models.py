@@ -343,10 +343,10 @@ class ModelScreen(ClosingModal[PairSpec | None]):
                 self.action_forge()
             case "file" if event.option_list.id == "targets":
                 picking = PickFileScreen("Which GGUF file?", self._words_about_target)
-                self.app.push_screen(picking, self._target_picked)
+                self.open(picking, self._target_picked)
             case "file":
                 picking = PickFileScreen("Which draft?", self._words_about_draft)
-                self.app.push_screen(picking, self._draft_picked)
+                self.open(picking, self._draft_picked)
             case _:
                 self._choose()
 
@@ -364,7 +364,7 @@ class ModelScreen(ClosingModal[PairSpec | None]):
             self._wanted = True
             self._settled()
         elif target.to_pull is not None:
-            self.app.push_screen(PullScreen([target.to_pull.name]), self._pulled)
+            self.open(PullScreen([target.to_pull.name]), self._pulled)
         else:
             self.dismiss(PairSpec(target.ref, self._draft_ref(), self._options))
 
@@ -378,7 +378,7 @@ class ModelScreen(ClosingModal[PairSpec | None]):
         """Get a model by its name."""
         from tui.screens.get import GetScreen
 
-        self.app.push_screen(GetScreen(), self._got)
+        self.open(GetScreen(), self._got)
 
     def _got(self, names: tuple[str, ...] | None) -> None:
         if names:
@@ -399,7 +399,7 @@ class ModelScreen(ClosingModal[PairSpec | None]):
             self._look_again(None)
 
         source = self._found.source(target, self._draft())
-        self.app.push_screen(ForgeScreen(target, source, self._engine, self._options), forged)
+        self.open(ForgeScreen(target, source, self._engine, self._options), forged)
 
     def _look_again(self, wanted: str | None) -> None:
         """There are other models now than were listed."""
