@@ -139,12 +139,12 @@ def chatting(script: Script, tmp_path: Path) -> Chatting:
 
     @asynccontextmanager
     async def chat(
-        *, size: tuple[int, int] = (120, 36), loaded: bool = True, **flags: str
+        *, size: tuple[int, int] = (120, 36), loaded: bool = True, toasts: bool = False, **flags: str
     ) -> AsyncIterator[Chat]:
         given = {"model": SPEC.target, "draft-model": SPEC.draft}
         given.update({name.replace("_", "-"): value for name, value in flags.items()})
         app = ChatApp(lambda: resolve_settings(given), path=tmp_path / "chats.sqlite3", make_host=script.host)
-        async with app.run_test(size=size) as pilot:
+        async with app.run_test(size=size, notifications=toasts) as pilot:
             await pilot.pause()
             one = Chat(app, pilot)
             if loaded:

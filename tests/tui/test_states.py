@@ -7,6 +7,7 @@ from typing import get_args
 
 import pytest
 from textual import events
+from textual.widgets._toast import Toast
 
 from edge_spec import EngineCrashedError, Loading, Notice, PairSpec, PromptTooLongError, SettingError
 from edge_spec.errors import EngineError, ModelFileError
@@ -454,3 +455,19 @@ async def test_settings_that_cannot_be_read_refuse_before_the_screen(tmp_path: P
 
     with pytest.raises(SettingError):
         ChatApp(unreadable)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [(120, 36), (80, 24)])
+async def test_toasts_cover_no_state(chatting: Chatting, size: tuple[int, int]) -> None:
+    async with chatting(size=size, toasts=True) as chat:
+        for number in range(3):
+            chat.screen.tell(Notice("info", f"Measuring what decodes cost here, number {number}."))
+        await chat.until(lambda: len(chat.screen.query(Toast)) == 3)
+        toasts = [toast.region for toast in chat.screen.query(Toast)]
+        assert all(toast.area for toast in toasts)
+        names = ("#title", "#panel", "#folded", "#prompt", "KeyFooter")
+        said = [chat.screen.query_one(name) for name in names]
+        covered = [
+            one.id for one in said if one.display and any(one.region.overlaps(toast) for toast in toasts)
+        ]
+        assert covered == []
