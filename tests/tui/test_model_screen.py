@@ -19,6 +19,7 @@ from edge_spec import CataloguePair, DraftChoice, InstalledModel, PairEstimate, 
 from edge_spec.errors import ModelFileError
 from tests.gguf_maker import make_gguf
 from tests.tui.alone import Alone, alone, until
+from tui.screens.confirm import ConfirmScreen
 from tui.screens.get import GetScreen
 from tui.screens.models import ModelScreen
 from tui.screens.pick_file import PickFileScreen
@@ -223,6 +224,14 @@ async def test_a_pair_that_is_not_here_shows_its_size_and_is_pulled(library: Lib
         await pilot.press("down")
         await until(pilot, lambda: "Download: 3.0 GB" in app.text("#models-plan"))
         await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, ConfirmScreen))
+        assert "Get gemmas? Download: 3.0 GB" in app.text("#confirm-box Static")
+        await pilot.press("enter")  # the other answer has the focus
+        await until(pilot, lambda: isinstance(app.screen, ModelScreen))
+        assert not library.pulled and not app.results
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, ConfirmScreen))
+        await pilot.press("y")
         await until(pilot, lambda: app.results)
         assert app.results == [PairSpec("gemma-4b", "gemma-1b", {})]
         assert library.pulled == [("gemmas",)]
@@ -259,6 +268,15 @@ async def test_memory_that_does_not_suffice_is_said_with_advice_and_does_not_for
         await pilot.press("enter")
         await until(pilot, lambda: app.results)
         assert app.results[0] is not None
+
+
+async def test_a_filter_that_nothing_matches_says_so(library: Library) -> None:
+    async with alone(ModelScreen(CURRENT, CURRENT.options)) as (app, pilot):
+        await until(pilot, lambda: _is_judged(app))
+        await pilot.press(*"xyz")
+        assert "Nothing here has “xyz”" in app.text("#targets") and _list(app, "targets").key is None
+        await pilot.press("enter", *["backspace"] * 3)
+        assert "Nothing here" not in app.text("#targets") and not app.results
 
 
 async def test_letters_filter_and_escape_first_takes_them_back(library: Library) -> None:

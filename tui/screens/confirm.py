@@ -1,4 +1,4 @@
-"""One question before something that cannot be undone."""
+"""One question before something that cannot be undone, or costs much."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ class ConfirmScreen(ClosingModal[bool]):
         Binding("left,right", "app.focus_next", "Other answer", show=False),
     ]
 
-    def __init__(self, question: str, verb: str) -> None:
+    def __init__(self, question: str, verb: str, other: str = "Keep") -> None:
         super().__init__()
+        self._other = other
         self._question = question
         self._verb = verb
 
@@ -32,7 +33,7 @@ class ConfirmScreen(ClosingModal[bool]):
         with Vertical(id="confirm-box"):
             yield Static(harmless(self._question), markup=False)
             with Horizontal(id="confirm-answers"):
-                yield Button("Keep", id="keep")
+                yield Button(self._other, id="keep")
                 yield Button(self._verb, variant="error", id="go")
 
     def on_mount(self) -> None:

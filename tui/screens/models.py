@@ -23,8 +23,9 @@ from tui.keys import Keys, resolve_keys
 from tui.models.choices import Choice, Draft, draft_of, drafts_of, is_target_of, named
 from tui.models.engine_use import EngineUse
 from tui.models.findings import Findings, Plan, plan_of
-from tui.models.memory_plan import pair_words
+from tui.models.memory_plan import disk_words, pair_words
 from tui.screens.closing import ClosingModal
+from tui.screens.confirm import ConfirmScreen
 from tui.screens.model_rows import (
     FILE,
     FILE_ROW,
@@ -364,9 +365,19 @@ class ModelScreen(ClosingModal[PairSpec | None]):
             self._wanted = True
             self._settled()
         elif target.to_pull is not None:
-            self.open(PullScreen([target.to_pull.name]), self._pulled)
+            self._ask_to_pull(target.to_pull)
         else:
             self.dismiss(PairSpec(target.ref, self._draft_ref(), self._options))
+
+    def _ask_to_pull(self, pair: CataloguePair) -> None:
+        """Get it, once the user knows how much that is and means it."""
+
+        def answered(meant: bool | None) -> None:
+            if meant:
+                self.open(PullScreen([pair.name]), self._pulled)
+
+        disk = disk_words(pair.num_bytes, edge_spec.store_path())
+        self.open(ConfirmScreen(f"Get {pair.name}? {disk}", "Get it", "Not now"), answered)
 
     def _pulled(self, there: bool | None) -> None:
         if there and self._target is not None:

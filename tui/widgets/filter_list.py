@@ -92,6 +92,9 @@ class FilterList(OptionList):
         scroll_y = self.scroll_y
         self.set_options([Option(row.look, id=row.key) for row in rows])
         keys = [row.key for row in rows]
+        if self._rows and not rows:
+            words = f"Nothing here has “{harmless(self._typed)}”.\nBackspace takes a letter back, Esc all."
+            self.add_option(Option(Content(words), disabled=True))
         if keys:
             self.highlighted = keys.index(key) if key in keys else 0
             self.scroll_to(y=scroll_y, animate=False)
