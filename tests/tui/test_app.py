@@ -573,6 +573,15 @@ async def test_panel_and_help_say_which_mark_is_what(
         assert "not judged yet" not in screen_text(chat) and "accepted" in screen_text(chat)
 
 
+async def test_the_footer_says_what_escape_does_to_the_inspect_line(chatting: Chatting) -> None:
+    async with chatting() as chat:
+        await chat.ask()
+        await chat.press("f6")
+        assert "Esc close" in screen_text(chat).splitlines()[-1]
+        await chat.press("escape")
+        assert "Esc" not in screen_text(chat).splitlines()[-1]
+
+
 # -- how it ends
 
 

@@ -24,15 +24,18 @@ _EXPLAINED: Final[dict[Kind, str]] = {
     "discarded": "discarded, never judged",
     "drafted": "drafted, not judged yet",
 }
-_NONE: Final = "\u2013"
 _GAP: Final = "  "
-_LABEL_CELLS: Final = 8
+_LABEL_CELLS: Final = 12
 _MOST_TOKEN_CELLS: Final = 20
 _NUM_ALTERNATIVES: Final = 5
 
 
 class InspectBar(Widget):
-    """Three lines about one token; what the width has no room for goes, the least telling first."""
+    """Three lines about one token; what the width has no room for goes, the least telling first.
+
+    p and q are what was sampled from, after temperature, top-k and the like, where the verdict knows
+    them; the rows below are the models' own probabilities, before those.
+    """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "inspect-bar--here",
@@ -102,8 +105,11 @@ class InspectBar(Widget):
             self._styled(token_text(self._piece(info.token)), "token"),
             _GAP,
             self._styled(how, "how"),
-            *(self._styled(f"{_GAP}p ", "label"), _prob_text(info.p)),
-            *(self._styled(f"{_GAP}q ", "label"), _prob_text(info.q)),
+            *(
+                Content.assemble(self._styled(f"{_GAP}{name} ", "label"), _prob_text(prob))
+                for name, prob in (("p", info.p), ("q", info.q))
+                if prob is not None
+            ),
         )
 
     def _places(self, info: TokenInfo, alternatives: Alternatives | None, width: int) -> list[Content]:
@@ -113,8 +119,8 @@ class InspectBar(Widget):
             text = "Alternatives are recorded for answers that begin while this line is open."
             return [self._styled(text, "label")]
         return [
-            self._row("target", alternatives.target, info.token, width),
-            self._row("draft", alternatives.draft, info.token, width),
+            self._row("target raw", alternatives.target, info.token, width),
+            self._row("draft raw", alternatives.draft, info.token, width),
         ]
 
     def _row(self, label: str, row: Sequence[Alternative], token: int, width: int) -> Content:
@@ -170,9 +176,7 @@ def _round_texts(info: TokenInfo) -> list[str]:
     ]
 
 
-def _prob_text(prob: float | None) -> str:
-    if prob is None:
-        return _NONE
+def _prob_text(prob: float) -> str:
     return f"{prob:.3f}" if prob >= 0.001 or prob == 0 else f"{prob:.0e}"
 
 
