@@ -14,6 +14,7 @@ from tests.tui import traces
 from tests.tui.alone import Alone, alone, until
 from tui.chat.transcript import AnswerFold, Block, Transcript
 from tui.keys import resolve_keys
+from tui.screens.help import HelpScreen
 from tui.screens.replay import ReplayScreen
 from tui.widgets.inspect_bar import InspectBar
 from tui.widgets.panel import FoldedPanel, SpeculationPanel
@@ -256,3 +257,30 @@ async def test_a_trace_without_an_answer_says_so(tmp_path: Path) -> None:
     path = traces.write_trace(tmp_path / "a.jsonl", [Notice("info", "hello")])
     async with alone(ReplayScreen(path)) as (app, pilot):
         await until(pilot, lambda: "There is no answer" in app.text("#replay-words").replace("\n", " "))
+
+
+async def test_at_60_columns_time_speed_and_text_are_told(tmp_path: Path) -> None:
+    path = traces.write_trace(tmp_path / "a.jsonl", [*traces.answer(12, 5), *traces.answer(12, 6, slot=1)])
+    async with alone(ReplayScreen(path), (60, 15)) as (app, pilot):
+        await until(pilot, lambda: _is_read(app))
+        await until(pilot, lambda: _place(app) == "‖  reading 0/4  0:00.0/0:01.6  1x  text 1/2 [ ]")
+
+
+@pytest.mark.parametrize("key", ["f1", "question_mark"])
+async def test_help_tells_the_keys_of_a_replay_and_q_ends_both(path: Path, key: str) -> None:
+    async with alone(ReplayScreen(path), (80, 40)) as (app, pilot):
+        await until(pilot, lambda: _is_read(app))
+        await pilot.press(key)
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        await pilot.pause()
+        lines = [strip.text for strip in app.screen._compositor.render_strips()]
+        told = [
+            words
+            for words in ("Space", "Play or pause", "Faster", "The next text")
+            if words in "".join(lines)
+        ]
+        assert len(told) == 4 and "/save" not in "".join(lines)
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(app.screen, ReplayScreen))
+        await pilot.press("q")
+        await until(pilot, lambda: app.results)

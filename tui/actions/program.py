@@ -10,9 +10,10 @@ class ProgramActions(ActionGroup):
     """What is no part of any conversation."""
 
     def help(self, _argument: str) -> None:
-        from tui.screens.help import HelpScreen
+        from tui.screens.help import HelpScreen, groups_of_chat
 
-        self._screen.app.push_screen(HelpScreen(self._screen.key, self._screen.tokens.marks))
+        groups = groups_of_chat(self._screen.key)
+        self._screen.app.push_screen(HelpScreen(groups, self._screen.tokens.marks, slash=True))
 
     def palette(self, _argument: str) -> None:
         self._screen.app.action_command_palette()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar, Final
 
 from rich.table import Table
@@ -16,7 +16,7 @@ from textual.style import Style
 from textual.widgets import Static
 
 from tui.chat.transcript import Kind
-from tui.commands import COMMANDS, Command
+from tui.commands import COMMANDS
 from tui.screens.closing import ClosingModal
 from tui.widgets.token_marks import NO_MARKS, Marks
 
@@ -27,17 +27,26 @@ _TOKENS: Final[tuple[tuple[str, tuple[Kind, ...], str], ...]] = (
     ("discarded", ("discarded",), "drafted behind a rejected one; no part of the text"),
     ("drafted", ("drafted",), "waits for its verdict"),
 )
+_INSPECTED: Final = (
+    "Of an inspected token p and q are the probabilities that were sampled from, of target and draft; "
+    "raw are those before temperature, top-k and the like."
+)
+
+Group = tuple[str, Sequence[tuple[str, ...]]]
+"""A title and rows: a key, perhaps a slash command, and what it does."""
 
 
 class HelpScreen(ClosingModal[None]):
-    """What can be done and how; `key` names the key of a command, `marks` are those of the tokens now."""
+    """What can be done and how; `marks` are those of the tokens now, `slash` tells of slash commands."""
 
-    BINDINGS: ClassVar = [Binding("escape,f1,q", "dismiss(None)", "Close", show=False)]
+    CSS_PATH = "help.tcss"
+    BINDINGS: ClassVar = [Binding("escape,f1,q,question_mark", "dismiss(None)", "Close", show=False)]
 
-    def __init__(self, key: Callable[[str], str], marks: Marks = NO_MARKS) -> None:
+    def __init__(self, groups: Iterable[Group], marks: Marks = NO_MARKS, *, slash: bool = False) -> None:
         super().__init__()
-        self._key = key
+        self._groups = groups
         self._marks = marks
+        self._slash = slash
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="help-box") as box:
@@ -51,20 +60,30 @@ class HelpScreen(ClosingModal[None]):
                     f"{name:<11}{words}",
                 )
                 yield Static(look, classes=f"help-token -{name}")
-            for group, commands in itertools.groupby(COMMANDS, lambda command: command.group):
-                yield Static(group, classes="help-group", markup=False)
-                yield Static(self._rows(commands))
-            yield Static("A text that begins with a slash", classes="help-group", markup=False)
-            yield Static("is typed with two of them: //etc/hosts has what in it?", markup=False)
+            yield Static(_INSPECTED, markup=False)
+            for title, rows in self._groups:
+                yield Static(title, classes="help-group", markup=False)
+                yield Static(_table(rows))
+            if self._slash:
+                yield Static("A text that begins with a slash", classes="help-group", markup=False)
+                yield Static("is typed with two of them: //etc/hosts has what in it?", markup=False)
 
     def on_mount(self) -> None:
         self.query_one("#help-box").focus()
 
-    def _rows(self, commands: Iterable[Command]) -> Table:
-        rows = Table.grid(padding=(0, 1), expand=True)
-        rows.add_column(width=10, no_wrap=True)
-        rows.add_column(width=17, no_wrap=True)
-        rows.add_column(ratio=1)
-        for command in commands:
-            rows.add_row(*map(Text, (self._key(command.name), command.usage, command.summary)))
-        return rows
+
+def groups_of_chat(key: Callable[[str], str]) -> Iterator[Group]:
+    """The commands of the table; `key` names the key of one."""
+    for title, commands in itertools.groupby(COMMANDS, lambda command: command.group):
+        yield title, [(key(command.name), command.usage, command.summary) for command in commands]
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> Table:
+    table = Table.grid(padding=(0, 1), expand=True)
+    table.add_column(width=10, no_wrap=True)
+    if len(rows[0]) > 2:
+        table.add_column(width=17, no_wrap=True)
+    table.add_column(ratio=1)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table

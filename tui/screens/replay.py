@@ -22,7 +22,7 @@ from tui.chat.gauges import PlainReference, read_gauges
 from tui.chat.speculation import Speculation
 from tui.chat.transcript import Block, Transcript
 from tui.commands import BY_NAME
-from tui.keys import Keys, resolve_keys
+from tui.keys import Keys, key_code, key_name, resolve_keys
 from tui.replay.player import Player
 from tui.replay.tape import Tape, read_tape
 from tui.screens.closing import ClosingScreen
@@ -35,7 +35,7 @@ from tui.widgets.words import Words
 
 FRAME_S: Final = 1 / 20
 
-_AS_IN_THE_CHAT: Final = ("rejected", "inspect", "glyphs")
+_AS_IN_THE_CHAT: Final = ("rejected", "inspect", "glyphs", "help")
 """What has the chat's keys, the user's own among them."""
 
 
@@ -57,6 +57,8 @@ class ReplayScreen(ClosingScreen[None]):
         Binding("right_square_bracket", "text(1)", "The next text", priority=True),
         Binding("left_square_bracket", "text(-1)", "The text before", priority=True),
         Binding("escape", "close", "Close", priority=True),
+        Binding("q", "dismiss(None)", "Close", priority=True),
+        Binding("question_mark", "help", "Keys", priority=True),
     ]
 
     @dataclass
@@ -221,6 +223,22 @@ class ReplayScreen(ClosingScreen[None]):
     def action_inspect(self) -> None:
         if self._player is not None:
             self._inspect(not self._inspecting)
+
+    def action_help(self) -> None:
+        """Say what tokens look like, and which key does what."""
+        from tui.screens.help import HelpScreen
+
+        rows = [
+            (key_name(binding.key), binding.description)
+            for key in ("space", "left", "right", "home", "end", "plus", "minus", "[", "]", "escape", "q")
+            for binding in self._bindings.get_bindings_for_key(key_code(key) or key)[:1]
+        ]
+        rows += [
+            (self._keys(name), BY_NAME[name].summary)
+            for name in _AS_IN_THE_CHAT
+            if self._keys.by_command[name]
+        ]
+        self.app.push_screen(HelpScreen([("While a trace is played", rows)], self._tokens.marks))
 
     def action_close(self) -> None:
         if self._inspecting:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
+from rich.cells import cell_len
 from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
@@ -52,20 +53,26 @@ class PositionLine(Widget):
         at, width = self.position, self.content_size.width
         share = at.num_rounds / at.all_rounds if at.all_rounds else float(at.state == "ended")
         full = round(share * max(width - 1, 0))
-        place = f"round {at.num_rounds} of {at.all_rounds}"
-        if at.reading is not None:
-            place = f"reading the prompt, {at.reading[0]} of {at.reading[1]} tokens"
-        words = [
-            _SIGNS[at.state],
-            place,
-            f"{clock_text(at.clock)} of {clock_text(at.duration)}",
-            f"{at.speed:g}x",
-        ]
-        if at.num_texts > 1:
-            words.append(f"text {at.text} of {at.num_texts}, [ ] others")
+        words = _words(at)
+        if cell_len(words) > width:
+            words = _words(at, short=True)
         return Content.assemble(
             ("━" * full + "●", self.get_visual_style("position--done")),
             ("─" * (width - full - 1), self.get_visual_style("position--rest")),
             "\n",
-            ("  ".join(words), self.get_visual_style("position--words")),
+            (words, self.get_visual_style("position--words")),
         )
+
+
+def _words(at: Position, *, short: bool = False) -> str:
+    """The figures, spelled out or as short as they can be told."""
+    of = "/" if short else " of "
+    place = f"round {at.num_rounds}{of}{at.all_rounds}"
+    if at.reading is not None:
+        done, total = at.reading
+        place = f"reading {done}/{total}" if short else f"reading the prompt, {done} of {total} tokens"
+    sign = _SIGNS[at.state][0] if short else _SIGNS[at.state]
+    words = [sign, place, f"{clock_text(at.clock)}{of}{clock_text(at.duration)}", f"{at.speed:g}x"]
+    if at.num_texts > 1:
+        words.append(f"text {at.text}{of}{at.num_texts}{' [ ]' if short else ', [ ] others'}")
+    return "  ".join(words)
