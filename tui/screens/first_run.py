@@ -65,6 +65,7 @@ class FirstRunScreen(ClosingModal[PairSpec | None]):
 
     def __init__(self, options: Mapping[str, Any] | None = None, keys: Keys | None = None) -> None:
         super().__init__()
+        self.VERTICAL_BREAKPOINTS = [(0, "-tiny"), (20, "-tall")]
         self._keys = keys if keys is not None else resolve_keys({})
         self._options = dict(options or {})
         pairs = sorted(

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input, OptionList, Static
@@ -45,6 +45,8 @@ class GetScreen(ClosingModal[tuple[str, ...] | None]):
         Binding("escape", "back", "Back", show=False),
         Binding("down", "move(1)", "Down", show=False, priority=True),
         Binding("up", "move(-1)", "Up", show=False, priority=True),
+        Binding("ctrl+down", "scroll_words(1)", "More words", show=False, priority=True),
+        Binding("ctrl+up", "scroll_words(-1)", "Words before", show=False, priority=True),
     ]
 
     @dataclass
@@ -64,6 +66,7 @@ class GetScreen(ClosingModal[tuple[str, ...] | None]):
 
     def __init__(self, name: str = "") -> None:
         super().__init__()
+        self.VERTICAL_BREAKPOINTS = [(0, "-tiny"), (20, "-tall")]
         self._name = name
         self._pairs: list[CataloguePair] = []
         self._stop: threading.Event | None = None  # of the look-up that is under way, of `_name`
@@ -74,7 +77,8 @@ class GetScreen(ClosingModal[tuple[str, ...] | None]):
             yield Static("Get a model", id="get-title", markup=False)
             yield SafeInput(self._name, placeholder="name", select_on_focus=False, id="get-name")
             yield OptionList(id="get-list", markup=False)
-            yield Words(_HINT, id="get-words")
+            with VerticalScroll(id="get-words-box", can_focus=False):
+                yield Words(_HINT, id="get-words")
             yield Static(_KEYS["typing"], id="get-keys", markup=False)
 
     def on_mount(self) -> None:
@@ -122,6 +126,9 @@ class GetScreen(ClosingModal[tuple[str, ...] | None]):
             at = options.highlighted
             first = 0 if step > 0 else options.option_count - 1
             self._take(first if at is None else (at + step) % options.option_count)
+
+    def action_scroll_words(self, lines: int) -> None:
+        self.query_one("#get-words-box").scroll_relative(y=lines, animate=False, immediate=True)
 
     @on(OptionList.OptionSelected)
     def _clicked(self, event: OptionList.OptionSelected) -> None:

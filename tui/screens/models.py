@@ -108,7 +108,7 @@ class ModelScreen(ClosingModal[PairSpec | None]):
         keys: Keys | None = None,
     ) -> None:
         super().__init__()
-        self.VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
+        self.VERTICAL_BREAKPOINTS = [(0, "-tiny"), (20, "-short"), (30, "-tall")]
         self._found = Findings(current)
         self._engine = engine
         self._keys = keys if keys is not None else resolve_keys({})
