@@ -117,6 +117,11 @@ async def inspecting(chat: Chat, script: Script) -> None:
     await chat.press("f6", "left", "left")
 
 
+async def glyphs(chat: Chat, script: Script) -> None:
+    await chat.press("f8")
+    await streaming(chat, script)
+
+
 async def commands(chat: Chat, script: Script) -> None:
     await chat.press("slash", "r", "e", "down")
 
@@ -135,6 +140,7 @@ LOOKS: list[tuple[Run, tuple[int, int], str]] = [
         for size in (WIDE, NARROW)
     ),
     (streaming, NARROW, "textual-light"),
+    (glyphs, WIDE, "textual-dark"),
     (help_screen, WIDE, "textual-light"),
     (help_screen, NARROW, "textual-dark"),
 ]
