@@ -577,9 +577,9 @@ async def test_the_footer_says_what_escape_does_to_the_inspect_line(chatting: Ch
     async with chatting() as chat:
         await chat.ask()
         await chat.press("f6")
-        assert "Esc close" in screen_text(chat).splitlines()[-1]
+        await chat.until(lambda: "Esc close" in screen_text(chat).splitlines()[-1])
         await chat.press("escape")
-        assert "Esc" not in screen_text(chat).splitlines()[-1]
+        await chat.until(lambda: "Esc" not in screen_text(chat).splitlines()[-1])
 
 
 # -- how it ends
