@@ -70,3 +70,13 @@ async def test_what_is_pasted_into_a_field_is_kept_and_drawn_as_symbols(chatting
         chat.app.post_message(events.Paste(HOSTILE))
         await chat.settle()
         assert field.value == HOSTILE and DRAWN in drawn(field)
+
+
+async def test_joiners_of_emoji_and_scripts_can_be_typed(chatting: Chatting) -> None:
+    typed = "\U0001f469\u200d\U0001f4bb \u0645\u06cc\u200c\u0634"
+    async with chatting() as chat:
+        prompt = chat.app.screen.query_one("#prompt", TextArea)
+        for character in typed:
+            prompt.post_message(events.Key(character, character))
+        await chat.settle()
+        assert prompt.text == typed

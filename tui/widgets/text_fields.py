@@ -6,10 +6,16 @@ and the escape character, which a paste, a file's name or a stored title may hol
 
 from __future__ import annotations
 
+from typing import Final
+
 from rich.text import Text
+from textual import events
 from textual.widgets import Input, TextArea
 
 from edge_spec import harmless
+
+_JOINERS: Final = ("\u200c", "\u200d", "\u200e", "\u200f")
+"""Not printable by `str.isprintable`, so Textual drops them as keys; emoji, Persian and Hebrew need them."""
 
 
 class SafeInput(Input):
@@ -22,6 +28,12 @@ class SafeInput(Input):
 
 class SafeTextArea(TextArea):
     """A field of several lines."""
+
+    async def _on_key(self, event: events.Key) -> None:
+        if event.character in _JOINERS:
+            event.stop()
+            event.prevent_default()
+            self.insert(event.character)
 
     def get_line(self, line_index: int) -> Text:
         """The line as it is drawn."""
