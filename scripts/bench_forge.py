@@ -4,10 +4,11 @@
     scripts/bench_forge.py --target T.gguf --draft D.gguf --draft D-forged.gguf --prompts prompts.jsonl
 
 The target answers the prompts, plainly and with the usual sampler settings; every draft then drafts
-one token before each token of those answers, just as it does in a run: a trimmed one spells what it
-lacks. Give prompts that the drafts were not forged with. Steps are one-row decodes, the drafts in turn,
-so that a machine that drifts slows all of them alike; the first draft is what the others are compared
-with. With --answers they are written once and read again for the next drafts.
+one token before each token of those answers, as it does in a run: a trimmed one spells what it lacks.
+(But it always draws, where a run takes the likeliest token if that is accepted more often.) Give prompts
+that the drafts were not forged with. Steps are one-row decodes, the drafts in turn, so that a machine
+that drifts slows all of them alike; the first draft is what the others are compared with.
+With --answers they are written once and read again for the next drafts.
 Acceptance is how probable it is that the drafted token is accepted, sum min(p, q) if it is drawn; greedy,
 how often it is the target's likeliest; rows, what the draft decoded for a token, 1 unless it spells; the
 interval is a bootstrap over prompts of the difference from the first draft. All means are over tokens.
@@ -119,7 +120,7 @@ def draft_along(
     cache: KVCache, tokens: TokenMap | None, num_target: int, sample: Sample, sampler: SamplerChain
 ) -> Drafted:
     """Draft one token before each of the answer's, and go on with the answer's."""
-    num_rows = 0
+    num_rows = 1  # the one that reading the prompt ends with
 
     def count(rows: int, _cells: int, _seconds: float) -> None:
         nonlocal num_rows
@@ -146,9 +147,13 @@ def draft_along(
             same = likeliest(p) == (proposal.tokens[0] if q is None else likeliest(q))
         accepted.append(shared)
         likeliest_ones.append(same)
-        # What was drafted is dropped, whatever it was: the text goes on with the answer's token.
-        fates = (Fate.REJECTED,) * len(proposal)
-        drafter.observe([slot], [Verdict((token,), (), fates, "residual", (None,) * len(proposal))])
+        # The text goes on with the answer's token; what the draft has decoded of it stays.
+        if proposal.tokens == (token,):
+            verdict = Verdict((token,), (0,), (Fate.ACCEPTED,), "accepted", (None,))
+        else:
+            fates = (Fate.REJECTED,) * len(proposal)
+            verdict = Verdict((token,), (), fates, "residual", (None,) * len(proposal))
+        drafter.observe([slot], [verdict])
         slot.tokens.append(token)
     return Drafted(statistics.fmean(accepted), statistics.fmean(likeliest_ones), num_rows / len(accepted))
 

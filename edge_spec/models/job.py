@@ -43,13 +43,17 @@ def disk_usage(path: Path) -> Usage:
 
 
 def folder_size(folder: Path) -> int:
-    """Bytes of all files below `folder`; 0 when it is not there. Files may come and go meanwhile."""
-    total = 0
+    """Bytes of all files below `folder`; 0 when it is not there."""
+    return sum(file_sizes(folder))
+
+
+def file_sizes(folder: Path) -> Iterator[int]:
+    """The bytes of each file below `folder`. Files may come and go meanwhile."""
     with suppress(OSError):
         for path in folder.rglob("*"):
             with suppress(OSError):
-                total += path.stat().st_size if path.is_file() else 0
-    return total
+                if path.is_file():
+                    yield path.stat().st_size
 
 
 class SourceFailed(Exception):

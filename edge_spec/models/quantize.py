@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from edge_spec.errors import Cancelled, EngineError, ModelError, OutputError, SettingError
+from edge_spec.llama.quantize import LOG_NAME
 from edge_spec.models.child import run_child, tail
 from edge_spec.models.ggml_types import FILE_TYPES, TENSOR_TYPES
 from edge_spec.models.header import Header, read_header, read_loadable
@@ -69,17 +70,17 @@ def quantize(
     source, destination = Path(source), Path(destination)
     name = checked_type(type_name)
     header = read_loadable(source)
-    if destination.exists() and any(destination.samefile(file) for file in header.files):
+    if os.path.exists(destination) and any(destination.samefile(file) for file in header.files):
         raise SettingError(f"{destination} is the source itself: name another file.")
-    if destination.is_dir():
+    if os.path.isdir(destination):
         raise OutputError(f"{destination} is a folder: name a file in it.")
     _check_space(header, name, destination.parent)
     try:
-        scratch = tempfile.mkdtemp(prefix=f".{destination.stem}-", dir=destination.parent)
+        scratch = tempfile.mkdtemp(prefix=".quantize-", dir=destination.parent)
     except OSError as error:
         raise OutputError(f"{destination} cannot be written: {error.strerror or error}.") from None
     try:
-        part, log = Path(scratch) / "part.gguf", Path(scratch) / "log.txt"
+        part, log = Path(scratch) / "part.gguf", Path(scratch) / LOG_NAME
         _run(header.path, part, name, output_type, threads, log, progress, cancelled)
         read_header(part)  # a full disk can leave a short file behind a status of success
         part.replace(destination)

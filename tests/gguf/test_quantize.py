@@ -122,6 +122,8 @@ def test_paths_that_cannot_work_are_refused(wide: Path, tmp_path: Path) -> None:
         quantize(wide, tmp_path, "Q8_0")
     with pytest.raises(OutputError, match="cannot be written"):
         quantize(wide, tmp_path / "no" / "such" / "out.gguf", "Q8_0")
+    with pytest.raises(OutputError, match="File name too long"):
+        quantize(wide, tmp_path / f"{'a' * 300}.gguf", "Q8_0")
     with pytest.raises(ModelFileError, match="no file"):
         quantize(tmp_path / "none.gguf", tmp_path / "out.gguf", "Q8_0")
 
@@ -186,3 +188,23 @@ quantize({str(tiny_path)!r}, {str(tmp_path / "out.gguf")!r}, "Q2_K",
     while list(tmp_path.iterdir()) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.gguf
+def test_an_orphan_deletes_nothing_but_its_own_files(tiny_path: Path, tmp_path: Path) -> None:
+    other, part = tmp_path / "other.gguf", tmp_path / "part.gguf"
+    other.write_text("somebody else's")
+    command = [sys.executable, "-m", "edge_spec.llama.quantize", str(tiny_path), str(part), "10", "-1", "1"]
+    program = f"""
+import os, pathlib, subprocess, sys
+sys.path[:0] = {sys.path!r}
+subprocess.Popen({command!r}, env=os.environ | {{"PYTHONPATH": os.pathsep.join(sys.path)}})
+while not pathlib.Path({str(part)!r}).exists():
+    pass
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    deadline = time.monotonic() + 30
+    while part.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(0.2)  # what else it might delete comes with its file
+    assert list(tmp_path.iterdir()) == [other]

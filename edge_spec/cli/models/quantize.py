@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from edge_spec.cli.output import show
@@ -27,7 +29,7 @@ def command(source: str, output: str, kind: str, force: bool, quiet: bool) -> No
     from edge_spec.models.resolve import resolve_model
 
     path, model = user_path(output), resolve_model(source)
-    if path.exists() and not force:
+    if os.path.exists(path) and not force:
         raise OutputError(f"{path} exists already; --force replaces it.")
     status = StatusLine(quiet=quiet)
     try:
