@@ -53,7 +53,7 @@ def _live(events: Sequence[Event]) -> Block:
 async def test_it_begins_paused_with_the_prompt_and_plays_to_the_live_answers_end(path: Path) -> None:
     async with alone(ReplayScreen(path)) as (app, pilot):
         await until(pilot, lambda: _is_read(app))
-        assert [block.role for block in _tokens(app).transcript.blocks] == ["you", "model"]
+        assert [block.role for block in _tokens(app).transcript.blocks] == ["prompt", "model"]
         assert _tokens(app).transcript.blocks[0].text == "user\nHi"
         await until(pilot, lambda: _place(app).startswith("‖ paused  reading the prompt, 0 of 4 tokens"))
         await pilot.press(*["plus"] * 4, "space")

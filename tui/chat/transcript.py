@@ -34,7 +34,8 @@ from edge_spec import (
 Kind = Literal["text", "accepted", "residual", "bonus", "plain", "rejected", "discarded", "drafted"]
 """How a span came: "text" is somebody's own (or stored) text, "drafted" awaits its verdict."""
 
-Role = Literal["you", "model", "system", "note", "error"]
+Role = Literal["you", "prompt", "model", "system", "note", "error"]
+"""Whose a block is; "prompt" is all that a model was given before its answer, templates and all."""
 
 UNEMITTED: Final[frozenset[Kind]] = frozenset({"rejected", "discarded", "drafted"})
 """The kinds that are no part of the text: never copied, exported or sent to a model."""

@@ -163,7 +163,7 @@ class ReplayScreen(ClosingScreen[None]):
         self._plain_speed = reference.speed
         player.seek(0)
         prompt = recording.prompt.strip("\n")
-        blocks = [Block.of_text("you", prompt)] if prompt else []
+        blocks = [Block.of_text("prompt", prompt)] if prompt else []
         self._transcript = Transcript([*blocks, player.fold.block])
         self._inspect(False)
         self._tokens.load(self._transcript)

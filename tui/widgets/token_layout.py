@@ -16,7 +16,7 @@ from tui.chat.transcript import Block, Role, Transcript
 from tui.widgets.token_lines import Line, Look, Piece, Start
 from tui.widgets.token_wrapper import INDENT, Wrapper
 
-_HEADED: Final[frozenset[Role]] = frozenset({"you", "model", "system"})
+_HEADED: Final[frozenset[Role]] = frozenset({"you", "prompt", "model", "system"})
 _PREFIXES: Final[dict[Role, str]] = {"note": "\u00b7 ", "error": "! "}
 
 Place = tuple[int, int]

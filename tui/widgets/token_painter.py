@@ -25,6 +25,7 @@ _CLASS_OF_KIND: Final[dict[Kind, str]] = {
 }
 _CLASS_OF_ROLE: Final[dict[Role, str]] = {
     "you": "you",
+    "prompt": "you",
     "model": "plain",
     "system": "system",
     "note": "note",
