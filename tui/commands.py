@@ -111,7 +111,7 @@ FOOTER: Final = {
 """What the last line of the screen shows, in its order, and the words there."""
 
 DESTRUCTIVE: Final = frozenset({"edit", "regenerate"})
-"""What takes away what was said: the list does it only for a word that can be nothing else."""
+"""What changes what was said: the list does it only for a word that can be nothing else."""
 
 _SLASH: Final = re.compile(r"/(?P<word>[A-Za-z0-9-]+)(?P<argument>(\s.*)?)", re.DOTALL)
 

@@ -741,6 +741,17 @@ def test_a_conversation_that_another_window_deleted_is_saved_anew_as_it_goes_on(
     assert later.session.ask("On").history == chat.session.ask("On").history
 
 
+def test_a_conversation_that_is_saved_anew_keeps_a_title_that_was_given(
+    chat: Chat, store: ConversationStore
+) -> None:
+    chat.ask("Gone", *plain("a"))
+    chat.session.record.rename("Important")
+    store.delete(store.list()[0].id)
+    for question in ("Hi", "Ho"):
+        chat.ask(question, *plain("b"))
+    assert [one.title for one in store.list()] == ["Important"] == [chat.session.record.title]
+
+
 def test_a_conversation_is_not_saved_anew_by_leaving_it(chat: Chat, store: ConversationStore) -> None:
     chat.ask("Gone", *plain("a"))
     store.delete(store.list()[0].id)

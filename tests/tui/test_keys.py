@@ -325,6 +325,28 @@ async def test_what_is_typed_while_an_edited_message_is_read_is_no_edit(
         assert chat.texts == kept(chat) == ["wrong", "Yes.", "and more", "Yes."]
 
 
+@pytest.mark.parametrize("key", ["ctrl+r", "ctrl+e"])
+async def test_an_edit_that_is_asked_or_edited_again_stays_one(
+    chatting: Chatting, script: Script, key: str
+) -> None:
+    gate = Gate()
+    async with chatting() as chat:
+        await chat.ask("wrong")
+        await chat.press("ctrl+e")
+        script.answer(gate)
+        await chat.enter("right")
+        await chat.until(gate.reached.is_set)
+        await chat.type("and more")
+        await chat.press(key)
+        if key == "ctrl+e":
+            await chat.until(lambda: chat.screen.prompt.text == "right")
+            assert chat.texts == kept(chat) == ["wrong", "Yes."] and chat.session.is_editing
+            await chat.press("enter")
+        await chat.until(lambda: chat.texts == ["right", "Yes."] and not chat.session.state.busy)
+        assert kept(chat) == ["right", "Yes."] and not chat.session.is_editing
+        assert chat.screen.prompt.text == ("and more" if key == "ctrl+r" else "")
+
+
 async def test_ctrl_y_copies_the_answer_without_rejected_text(chatting: Chatting, script: Script) -> None:
     script.answer(say("One", " [b]two", "\x1b[31m three"))
     async with chatting() as chat:

@@ -369,6 +369,36 @@ async def test_enter_with_nothing_to_send_tries_once_more_too(chatting: Chatting
         assert not script.requests
 
 
+@pytest.mark.parametrize("key", ["escape", "ctrl+n"])
+async def test_what_waits_to_be_sent_can_be_taken_back(chatting: Chatting, script: Script, key: str) -> None:
+    gate = Gate()
+    script.loads.append([gate])
+    async with chatting(loaded=False) as chat:
+        await chat.state("loading")
+        await chat.enter("Hi")
+        await chat.until(lambda: chat.screen.is_waiting)
+        await chat.press(key)
+        gate.open()
+        await chat.state("ready")
+        await chat.settle()
+        assert not script.requests and chat.screen.prompt.text == "Hi"
+
+
+async def test_a_load_that_fails_ends_what_waited_for_it(chatting: Chatting, script: Script) -> None:
+    gate = Gate()
+    script.loads.append([gate, ModelFileError("target.gguf is truncated.")])
+    async with chatting(loaded=False) as chat:
+        await chat.state("loading")
+        await chat.enter("Hi")
+        await chat.until(lambda: chat.screen.is_waiting)
+        gate.open()
+        await chat.state("error")
+        chat.screen.load(PairSpec("other.gguf", None, {}))
+        await chat.state("ready")
+        await chat.settle()
+        assert not script.requests and chat.screen.prompt.text == "Hi"
+
+
 async def test_a_model_that_cannot_be_loaded_says_why(chatting: Chatting, script: Script) -> None:
     script.loads.append([ModelFileError("target.gguf is truncated.")])
     async with chatting(loaded=False) as chat:

@@ -80,3 +80,9 @@ async def test_joiners_of_emoji_and_scripts_can_be_typed(chatting: Chatting) -> 
             prompt.post_message(events.Key(character, character))
         await chat.settle()
         assert prompt.text == typed
+        await chat.press("ctrl+p")
+        field = chat.app.screen.query_one(Input)
+        for character in typed:
+            field.post_message(events.Key(character, character))
+        await chat.settle()
+        assert field.value == typed

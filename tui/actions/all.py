@@ -54,5 +54,6 @@ class Actions(
                 return not prompt.text
             case "stop":
                 session = screen.session
-                return offered.is_open or screen.is_inspecting or session.state.busy or session.is_editing
+                is_open = offered.is_open or screen.is_inspecting
+                return is_open or session.state.busy or screen.is_waiting or session.is_editing
         return True

@@ -11,7 +11,7 @@ class AnswerActions(ActionGroup):
     """What is done with the answer that is being given, or was given last."""
 
     def stop(self, _argument: str) -> None:
-        """Esc: close what is open, else stop the answer, else leave editing."""
+        """Esc: close what is open, else stop the answer, or what waits to be sent, else leave editing."""
         screen = self._screen
         if screen.slash_list.is_open:
             screen.slash_list.offer("")
@@ -21,6 +21,9 @@ class AnswerActions(ActionGroup):
             screen.engine.skip_calibration()
         elif screen.session.state.busy:
             self._stop_answer()
+        elif screen.is_waiting:
+            screen.wait_no_longer()
+            self._say("Nothing is sent by itself.")
         else:
             screen.leave_edit()
 
@@ -38,23 +41,27 @@ class AnswerActions(ActionGroup):
 
     def regenerate(self, _argument: str) -> None:
         session = self._screen.session
-        message = session.last_message
+        message, is_edit = session.last_message, session.is_answering_edit
 
         def again() -> None:
             if message is None or message in session.turns:
                 self._screen.answer_again()
             else:  # it was stopped before its first token, and was taken back
+                if is_edit:
+                    session.edit()
                 self._screen.ask_again(message.block.text)
 
         self._when_idle(again)
 
     def edit(self, _argument: str) -> None:
         screen, session = self._screen, self._screen.session
-        message = session.last_message
+        message, is_edit = session.last_message, session.is_answering_edit
 
         def take() -> None:
             if message is None or message in session.turns:
                 screen.edit()
+            elif is_edit and not session.is_editing:
+                screen.edit(message.block.text)
             elif screen.prompt.text != (text := prompt_of(message.block.text)):
                 screen.put_into_prompt(text)  # taken back, beside what was being typed
 
@@ -71,7 +78,9 @@ class AnswerActions(ActionGroup):
         from tui.screens.stats import StatsScreen
 
         session = self._screen.session
-        self._screen.app.push_screen(StatsScreen(session.gauges(), session.fold, session.info))
+        self._screen.app.push_screen(
+            StatsScreen(session.gauges(), session.fold, session.info, is_answering=session.state.busy)
+        )
 
     def trace(self, argument: str) -> None:
         tracing = self._screen.session.tracing

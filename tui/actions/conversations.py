@@ -93,6 +93,7 @@ class ConversationActions(ActionGroup):
 
     def _begin(self) -> None:
         self._screen.leave_edit()
+        self._screen.wait_no_longer()  # what was promised was for the conversation before
         self._screen.session.begin()
         self._screen.show_all()
         self._screen.prompt.focus()
@@ -100,6 +101,7 @@ class ConversationActions(ActionGroup):
     def _open(self, conversation: int) -> None:
         session = self._screen.session
         self._screen.leave_edit()
+        self._screen.wait_no_longer()
         models = session.open(conversation)
         self._screen.show_all()
         self._screen.prompt.focus()

@@ -86,6 +86,7 @@ class ChatSession:
         self._system_of_new: str | None = None  # for the next conversation, if it is another one
         self._edited: Turn | None = None  # the message that the next one is written in the place of
         self._replaced: tuple[Turn, ...] = ()  # leave the conversation when the new answer begins
+        self._is_for_edit = False  # whether the answer that was asked for is to an edited message
         self._give_up: Callable[[], None] = self._take_back
         self._answer_settings: Mapping[str, Any] = {}
         self._piece: Piece | None = None
@@ -108,6 +109,13 @@ class ChatSession:
     def is_editing(self) -> bool:
         """Whether the next message takes the place of the last."""
         return self._edited is not None
+
+    @property
+    def is_answering_edit(self) -> bool:
+        """Whether an answer to an edited message was asked for and has no token: that would come back."""
+        fold = self.fold
+        has_begun = fold is not None and fold.stats.completion_tokens > 0
+        return self._is_for_edit and self.state.busy and not has_begun
 
     @property
     def is_unheard(self) -> bool:
@@ -169,8 +177,8 @@ class ChatSession:
     def ask(self, text: str) -> ChatRequest:
         """Add a message; return what is to be asked. Raises UsageError where nothing can be asked.
 
-        While editing it is in the place of the last message and its answer, which come back, as does
-        the editing, if the new answer never has a token.
+        While editing it is in the place of the last message and its answer, which come back if the new
+        answer never has a token, as does the editing, unless something else stands in the prompt then.
         """
         self._check_can_ask()
         assert self.spec is not None, "what is loaded was asked for"
@@ -188,7 +196,9 @@ class ChatSession:
             self._edited = edited
             self._view.take_back(text)
 
-        return self._request(replaced, self._take_back if edited is None else bring_back)
+        request = self._request(replaced, self._take_back if edited is None else bring_back)
+        self._is_for_edit = edited is not None
+        return request
 
     def regenerate(self) -> ChatRequest:
         """Ask the last message again, answered or not. Raises UsageError.
@@ -409,7 +419,7 @@ class ChatSession:
 
         Notes among them go and come with them; in the store they stay.
         """
-        blocks, fold = self.transcript.blocks, self.fold
+        blocks, fold, asked_to_draft = self.transcript.blocks, self.fold, self._asked_to_draft
         removed = tuple(self.turns[num_turns:])
         begin = blocks.index(removed[0].block) if removed else len(blocks)
         removed_blocks = blocks[begin:]
@@ -420,7 +430,7 @@ class ChatSession:
         def put_back() -> None:
             self.turns[num_turns:] = removed
             blocks[begin:] = removed_blocks
-            self.fold = fold
+            self.fold, self._asked_to_draft = fold, asked_to_draft
             self._view.show_transcript(self.transcript)
 
         return removed, put_back
@@ -442,7 +452,7 @@ class ChatSession:
         It is one in the place of `replaced`. `give_up` is for an answer that ends without a token.
         """
         assert self.info is not None and self._piece is not None
-        self._replaced, self._give_up = replaced, give_up
+        self._replaced, self._give_up, self._is_for_edit = replaced, give_up, False
         self._answer_settings = self.settings.plain()
         messages = messages_of(self.turns, self.settings.system)
         history = history_of(self.turns, self.settings.system)
@@ -481,11 +491,14 @@ class ChatSession:
         if not self.record.is_deleted:
             return False
         assert self.spec is not None, "something was asked"
+        title = self.record.title
         self.record.begin_again(self.settings.system, self.spec, self.settings.plain())
         for turn in turns:
             tokens = turn.block.token_ids if turn.role == "assistant" else ()
             prompt = turn.ids[: len(turn.ids) - len(tokens)]
             self.record.repeat(turn.place, turn.role, turn.block.text, tokens, prompt, turn.reason or "")
+        if turns and title != title_of(turns[0].block.text):
+            self.record.call_again(title)
         return True
 
     def _break_off(self, reason: str) -> None:

@@ -41,8 +41,9 @@ class ChatSettings:
     K is kept while `speculating` is False, so that turning it on again brings it back.
 
     A conversation that is opened again brings its own settings, save what the command line `given`
-    said: a flag beats what is saved. What is changed by hand, or in the settings file, holds from then
-    on, here and in new chats. A new chat has nothing of the conversation opened before it.
+    said: a flag beats what is saved. (Its system prompt is its own in any case.) What is changed by
+    hand, or in the settings file, holds from then on, here and in new chats. A new chat has nothing of
+    the conversation opened before it.
     """
 
     sampling: Sampling

@@ -145,7 +145,8 @@ class Record:
     ) -> None:
         """Say in this conversation what was said in one that is no longer there, and is now here.
 
-        An answer has its tokens, those of its prompt, and why it ended, but no longer its stats.
+        An answer has its tokens, those of its prompt, and why it ended, but no longer its stats, and as
+        its models and settings those of the conversation.
         """
         message.id = None
         self._write(_new_message(message, role, text, token_ids))
@@ -155,6 +156,11 @@ class Record:
                     message.number, reason=reason, stats={}, prompt_ids=prompt_ids
                 )
             )
+        self._write(self._read_title)
+
+    def call_again(self, title: str) -> None:
+        """Give the conversation the title that somebody gave the one before it."""
+        self._write(lambda store, place: store.rename(place.number, title))
         self._write(self._read_title)
 
     def answer(self, settings: Mapping[str, Any]) -> Place:

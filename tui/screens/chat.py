@@ -282,6 +282,15 @@ class ChatScreen(Screen[None]):
             self.tell(Notice("warning", str(error)))
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether something is sent as soon as the models are loaded."""
+        return self._send_when_loaded is not None or self._answer_when_loaded is not None
+
+    def wait_no_longer(self) -> None:
+        """Nothing is sent by itself once the models are loaded."""
+        self._send_when_loaded = self._answer_when_loaded = None
+
+    @property
     def is_loading(self) -> bool:
         return self.session.info is None and self.session.state.name in ("loading", "crashed")
 
@@ -329,10 +338,11 @@ class ChatScreen(Screen[None]):
         self.prompt.put(text)
         self.prompt.focus()
 
-    def edit(self) -> None:
-        """Let the user write the last message anew. Raises UsageError."""
+    def edit(self, text: str | None = None) -> None:
+        """Let the user write the last message anew, from `text` or from what it is. Raises UsageError."""
         before = self._before_edit if self.session.is_editing else self.prompt.text
-        self.put_into_prompt(prompt_of(self.session.edit()))
+        there = self.session.edit()
+        self.put_into_prompt(prompt_of(there if text is None else text))
         self._before_edit = before
         self.show_all()
 
@@ -445,8 +455,9 @@ class ChatScreen(Screen[None]):
     @guarded
     def _engine_events(self, event: EngineEvents) -> None:
         was_busy = self.session.state.busy
-        self._sent_again = False
         self.session.see(event.events)
+        if not self.session.is_unheard:
+            self._sent_again = False
         if was_busy and not self.session.state.busy:
             self.show_all()
             self.actions.now_idle()
@@ -462,6 +473,8 @@ class ChatScreen(Screen[None]):
     def _failed(self, event: Failed) -> None:
         if event.load not in (None, self.engine.newest_load):
             return
+        if event.load is not None:
+            self.wait_no_longer()
         full = isinstance(event.error, PromptTooLongError)
         self.session.failed(event.words, loading=event.load is not None, full=full)
         self.show_all()
@@ -474,6 +487,8 @@ class ChatScreen(Screen[None]):
             return
         spec, message = self.session.spec, self.session.last_message
         is_unheard = self.session.is_unheard
+        if event.load is not None:
+            self.wait_no_longer()
         self.session.crashed(event.error, loading=event.load is not None)
         if event.load is None and spec is not None:
             self.engine.load(spec)

@@ -24,8 +24,11 @@ class StatsScreen(ClosingModal[None]):
 
     BINDINGS: ClassVar = [Binding("escape,q,enter", "dismiss(None)", "Close", show=False)]
 
-    def __init__(self, gauges: Gauges, fold: AnswerFold | None, info: PairInfo | None) -> None:
+    def __init__(
+        self, gauges: Gauges, fold: AnswerFold | None, info: PairInfo | None, *, is_answering: bool = False
+    ) -> None:
         super().__init__()
+        self._is_answering = is_answering
         self._gauges = gauges
         self._fold = fold
         self._info = info
@@ -38,7 +41,8 @@ class StatsScreen(ClosingModal[None]):
             if self._fold.finished is not None:
                 rows += _time_rows(self._fold.stats)
             else:
-                title = "The answer as far as it has come, in numbers"
+                came = "has come" if self._is_answering else "came"
+                title = f"The answer as far as it {came}, in numbers"
                 rows += _rounds_rows(self._fold.stats, self._gauges)
         with VerticalScroll(id="stats-box") as box:
             box.border_title = title

@@ -21,6 +21,12 @@ _JOINERS: Final = ("\u200c", "\u200d", "\u200e", "\u200f")
 class SafeInput(Input):
     """A field of one line, whatever is in it."""
 
+    async def _on_key(self, event: events.Key) -> None:
+        if event.character in _JOINERS:
+            event.stop()
+            event.prevent_default()
+            self.replace(event.character, *sorted(self.selection))
+
     @property
     def _value(self) -> Text:
         return Text(harmless(self.value).replace("\n", "␊"), end="", no_wrap=True, overflow="ignore")
@@ -33,7 +39,7 @@ class SafeTextArea(TextArea):
         if event.character in _JOINERS:
             event.stop()
             event.prevent_default()
-            self.insert(event.character)
+            self.replace(event.character, *self.selection)
 
     def get_line(self, line_index: int) -> Text:
         """The line as it is drawn."""
