@@ -273,13 +273,22 @@ async def test_an_export_has_no_rejected_text_and_overwrites_nothing(
         Path("there.md").write_text("precious")
         await chat.enter("/export there.md")
         assert top(chat) == "EditScreen" and Path("there.md").read_text() == "precious"
-        await chat.press("escape", "ctrl+s")
+        assert "Enter replaces it" in screen_text(chat) and "Enter replace" in screen_text(chat)
+        Path("other.md").write_text("precious, too")
+        chat.app.screen.query_one("#edit-text").value = "other.md"  # type: ignore[attr-defined]
+        await chat.press("enter")  # there too: asked about again
+        assert top(chat) == "EditScreen" and Path("other.md").read_text() == "precious, too"
+        await chat.press("enter")
+        assert "One two three" in Path("other.md").read_text() and Path("there.md").read_text() == "precious"
+        assert f"written into {Path('other.md').absolute()}" in chat.told[-1]
+        await chat.press("ctrl+s")
         assert chat.app.screen.query_one("#edit-text").value == "what-is-it.md"  # type: ignore[attr-defined]
         await chat.press("enter")
         text = Path("what-is-it.md").read_text(encoding="utf-8")
         assert "One two three" in text and " no" not in text
         await chat.enter("/export nowhere/x.md")
-        assert chat.told[-1] == "nowhere/x.md cannot be written: No such file or directory."
+        path = Path("nowhere/x.md").absolute()
+        assert chat.told[-1] == f"{path} cannot be written: No such file or directory."
 
 
 async def test_a_store_that_cannot_be_opened_is_told_and_the_chat_works(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+
 from edge_spec import UsageError, user_path
 from tui.actions.group import ActionGroup
 from tui.commands import shorten
@@ -44,14 +47,19 @@ class ConversationActions(ActionGroup):
         if not session.turns:
             raise UsageError("There is nothing to export yet; write a message first.")
 
-        def write(name: str) -> None:
-            path = user_path(name)
+        def write(name: str, replaces: Path | None = None) -> None:
+            path = user_path(name).absolute()
+            if path.is_dir():
+                raise UsageError(f"{path} is a folder; name a file in it.")
             text = export_markdown(session.snapshot())
             try:
-                with path.open("x", encoding="utf-8") as file:
+                with path.open("w" if path == replaces else "x", encoding="utf-8") as file:
                     file.write(text)
             except FileExistsError:
-                self._ask(f"{path} is there already. Export into the file", name, write)
+                title = f"{path} is there already. Enter replaces it; another name keeps it."
+                self._ask(
+                    title, name, partial(write, replaces=path), verb="replace, or export under that name"
+                )
             except OSError as error:
                 raise UsageError(f"{path} cannot be written: {error.strerror}.") from error
             else:

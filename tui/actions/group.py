@@ -70,7 +70,9 @@ class ActionGroup:
 
         self._screen.app.push_screen(screen, chosen)
 
-    def _ask(self, title: str, text: str, use: Callable[[str], None], *, lines: bool = False) -> None:
+    def _ask(
+        self, title: str, text: str, use: Callable[[str], None], *, lines: bool = False, verb: str = "save"
+    ) -> None:
         """Let the user write a text and use it: one of several `lines` that may be empty, or one line."""
         from tui.screens.edit import EditScreen
 
@@ -78,7 +80,7 @@ class ActionGroup:
             if answer is not None and (lines or answer.strip()):
                 use(answer.strip())
 
-        self._show(EditScreen(title, text, multiline=lines), written)
+        self._show(EditScreen(title, text, multiline=lines, verb=verb), written)
 
     def _ask_unless(self, argument: str, title: str, text: str, use: Callable[[str], None]) -> None:
         if argument:

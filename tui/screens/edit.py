@@ -18,7 +18,7 @@ from tui.widgets.text_fields import SafeInput, SafeTextArea
 class EditScreen(ClosingModal[str | None]):
     """The text as the user leaves it, or None to keep it as it was.
 
-    A text that has several lines gets several, whatever `multiline` says.
+    A text that has several lines gets several, whatever `multiline` says. `verb` is what is done with it.
     """
 
     CSS_PATH = "edit.tcss"
@@ -27,10 +27,11 @@ class EditScreen(ClosingModal[str | None]):
         Binding("ctrl+s", "save", "Save", show=False),
     ]
 
-    def __init__(self, title: str, text: str, multiline: bool = False) -> None:
+    def __init__(self, title: str, text: str, multiline: bool = False, verb: str = "save") -> None:
         super().__init__()
         self._title = title
         self._text = text
+        self._verb = verb
         self._multiline = multiline or "\n" in text
 
     def compose(self) -> ComposeResult:
@@ -38,10 +39,12 @@ class EditScreen(ClosingModal[str | None]):
             yield Static(harmless(self._title), id="edit-title", markup=False)
             if self._multiline:
                 yield SafeTextArea(self._text, id="edit-text")
-                yield Static("Ctrl+S save   Enter new line   Esc cancel", id="edit-keys", markup=False)
+                yield Static(
+                    f"Ctrl+S {self._verb}   Enter new line   Esc cancel", id="edit-keys", markup=False
+                )
             else:
                 yield SafeInput(self._text, id="edit-text")
-                yield Static("Enter save   Esc cancel", id="edit-keys", markup=False)
+                yield Static(f"Enter {self._verb}   Esc cancel", id="edit-keys", markup=False)
 
     def on_mount(self) -> None:
         if self._multiline:
