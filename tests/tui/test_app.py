@@ -286,6 +286,9 @@ async def test_an_export_has_no_rejected_text_and_overwrites_nothing(
         await chat.press("enter")
         text = Path("what-is-it.md").read_text(encoding="utf-8")
         assert "One two three" in text and " no" not in text
+        for command in ("export", "trace"):
+            await chat.enter(f"/{command} {'e' * 300}.md")
+            assert "File name too long" in chat.told[-1]
         await chat.enter("/export nowhere/x.md")
         path = Path("nowhere/x.md").absolute()
         assert chat.told[-1] == f"{path} cannot be written: No such file or directory."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from edge_spec import UsageError, user_path
 from tui.actions.group import ActionGroup
 from tui.commands import prompt_of
@@ -108,7 +110,7 @@ class AnswerActions(ActionGroup):
 
     def _start_trace(self, name: str) -> None:
         path = user_path(name)
-        if path.exists():
+        if os.path.exists(path):
             raise UsageError(f"{path} is there already; give the trace another name.")
         self._screen.session.tracing.start(path)
         self._say(f"The next answers are saved in {path}, until {self._screen.key('trace')} or /trace.")

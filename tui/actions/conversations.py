@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 
@@ -49,7 +50,7 @@ class ConversationActions(ActionGroup):
 
         def write(name: str, replaces: Path | None = None) -> None:
             path = user_path(name).absolute()
-            if path.is_dir():
+            if os.path.isdir(path):
                 raise UsageError(f"{path} is a folder; name a file in it.")
             text = export_markdown(session.snapshot())
             try:
