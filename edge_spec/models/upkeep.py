@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -228,7 +229,7 @@ def _refusal(name: str, models: Sequence[StoredModel]) -> str:
     if name in catalogue().pairs:
         both = " and ".join(catalogue().pairs[name].models)
         return f'"{name}" is a pair, and others may use its models: name them one by one ({both}).'
-    if user_path(name).is_file():
+    if os.path.isfile(user_path(name)):
         return f"{name} is not in the store, so it is left alone."
     near = difflib.get_close_matches(name, [model.name for model in models], n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}" if near else "`edge-spec models list` shows what is"

@@ -90,6 +90,7 @@ def test_else_the_pair_used_last_is_if_it_is_still_here(store_has) -> None:  # t
     )
     assert found is not None and (found.target, found.options["context_size"]) == ("tiny-model", 99)
     assert first_pair(resolve_settings(), PairSpec("gone.gguf", None, {})) is None
+    assert first_pair(resolve_settings(), PairSpec("g" * 300, None, {})) is None
     assert first_pair(resolve_settings(), None) is None
 
 

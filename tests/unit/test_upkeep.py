@@ -116,6 +116,7 @@ def test_only_exact_names_of_the_store_are_removed(invoke: Invoke, folder: Path,
         "starter": "is a pair",
         ".": "is not in the store",
         "": "is not in the store",
+        "m" * 300: "is not in the store",
     }.items():
         code, out, err = invoke("models", "rm", "mine", name)
         assert (code, out, words in err) == (3, "", True), (name, err)

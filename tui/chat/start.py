@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
@@ -60,4 +61,4 @@ def problem_of(spec: PairSpec) -> str | None:
 def _are_here(names: Iterable[str]) -> bool:
     """Whether all of these are in the store, or files elsewhere."""
     stored = {model.name for model in edge_spec.list_models() if model.problem is None}
-    return all(name in stored or user_path(name).is_file() for name in names)
+    return all(name in stored or os.path.isfile(user_path(name)) for name in names)
