@@ -11,6 +11,7 @@ from edge_spec.config import Decoding, Sampling
 from edge_spec.settings.table import SETTINGS
 
 PROJECT_FILE: Final = Path("edge-spec.toml")
+_FLAG: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,10 @@ class Settings:
         """See `Setting.place`."""
         return SETTINGS[name].place(self.origin(name))
 
+    def is_flag(self, name: str) -> bool:
+        """Whether the command line said it."""
+        return self.rank(name) == _FLAG
+
     def rank(self, name: str) -> int:
         """How high the place of `origin` stands: a flag 4, a variable 3, the project's file 2, the
         user's 1, a default 0.
@@ -66,7 +71,7 @@ class Settings:
 
     def _rank(self, name: str, origin: str) -> int:
         if origin.startswith("--"):
-            return 4
+            return _FLAG
         places = {"default": 0, str(self.user_file): 1, str(PROJECT_FILE): 2, SETTINGS[name].variable: 3}
         return places[origin]
 

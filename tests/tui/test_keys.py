@@ -26,6 +26,16 @@ def kept(chat: Chat) -> list[str]:
     return [message.text for message in record.store.load(record.conversation).messages]
 
 
+async def send_an_edit(chat: Chat, script: Script) -> None:
+    """The message "wrong" is answered, edited, and sent as "right", which is read and never answered."""
+    gate = Gate()
+    await chat.ask("wrong")
+    await chat.press("ctrl+e")
+    script.answer(gate)
+    await chat.enter("right")
+    await chat.until(gate.reached.is_set)
+
+
 # -- the prompt
 
 
@@ -291,13 +301,8 @@ async def test_an_edit_that_is_given_up_loses_nothing(chatting: Chatting, keys: 
 
 
 async def test_an_edited_message_is_sent_in_the_place_of_the_last(chatting: Chatting, script: Script) -> None:
-    gate = Gate()
     async with chatting() as chat:
-        await chat.ask("wrong")
-        await chat.press("ctrl+e")
-        script.answer(gate)
-        await chat.enter("right")
-        await chat.until(gate.reached.is_set)
+        await send_an_edit(chat, script)
         assert not chat.screen.prompt.border_subtitle  # Esc stops now
         await chat.press("escape")
         await chat.state("ready")
@@ -311,13 +316,8 @@ async def test_an_edited_message_is_sent_in_the_place_of_the_last(chatting: Chat
 async def test_what_is_typed_while_an_edited_message_is_read_is_no_edit(
     chatting: Chatting, script: Script
 ) -> None:
-    gate = Gate()
     async with chatting() as chat:
-        await chat.ask("wrong")
-        await chat.press("ctrl+e")
-        script.answer(gate)
-        await chat.enter("right")
-        await chat.until(gate.reached.is_set)
+        await send_an_edit(chat, script)
         await chat.type("and more")
         await chat.press("escape")
         await chat.state("ready")
@@ -329,13 +329,8 @@ async def test_what_is_typed_while_an_edited_message_is_read_is_no_edit(
 async def test_an_edit_that_is_asked_or_edited_again_stays_one(
     chatting: Chatting, script: Script, key: str
 ) -> None:
-    gate = Gate()
     async with chatting() as chat:
-        await chat.ask("wrong")
-        await chat.press("ctrl+e")
-        script.answer(gate)
-        await chat.enter("right")
-        await chat.until(gate.reached.is_set)
+        await send_an_edit(chat, script)
         await chat.type("and more")
         await chat.press(key)
         if key == "ctrl+e":

@@ -29,7 +29,7 @@ class Actions(
         While another screen lies over the chat nothing is done: a key that was pressed right after the
         one that opened it is still the chat's, and would open a second screen or stop the answer.
         """
-        if self._screen.app.screen is not self._screen:
+        if not self._screen.is_active:
             return False
         if command.setting:
             return self._set(command, argument)

@@ -106,6 +106,11 @@ class ChatSession:
         return next((turn for turn in reversed(self.turns) if turn.role == "user"), None)
 
     @property
+    def is_loading(self) -> bool:
+        """Whether the models are on their way, for the first time or after a crash."""
+        return self.info is None and self.state.name in ("loading", "crashed")
+
+    @property
     def is_editing(self) -> bool:
         """Whether the next message takes the place of the last."""
         return self._edited is not None
@@ -196,9 +201,9 @@ class ChatSession:
             self._edited = edited
             self._view.take_back(text)
 
-        request = self._request(replaced, self._take_back if edited is None else bring_back)
-        self._is_for_edit = edited is not None
-        return request
+        if edited is None:
+            return self._request(replaced, self._take_back)
+        return self._request(replaced, bring_back, for_edit=True)
 
     def regenerate(self) -> ChatRequest:
         """Ask the last message again, answered or not. Raises UsageError.
@@ -391,8 +396,9 @@ class ChatSession:
     def _check_can_ask(self) -> None:
         self._check_idle()
         if self.info is None:
-            loading = self.state.name in ("loading", "crashed")
-            raise UsageError("The models are still being loaded." if loading else "No model is loaded.")
+            raise UsageError(
+                "The models are still being loaded." if self.is_loading else "No model is loaded."
+            )
 
     def _settle(self) -> None:
         """Back to nothing special, unless something is going on."""
@@ -446,13 +452,15 @@ class ChatSession:
         self._settle()
         self._view.take_back(message.block.text)
 
-    def _request(self, replaced: tuple[Turn, ...], give_up: Callable[[], None]) -> ChatRequest:
+    def _request(
+        self, replaced: tuple[Turn, ...], give_up: Callable[[], None], *, for_edit: bool = False
+    ) -> ChatRequest:
         """What is asked now; from here on the answer is the last turn.
 
         It is one in the place of `replaced`. `give_up` is for an answer that ends without a token.
         """
         assert self.info is not None and self._piece is not None
-        self._replaced, self._give_up, self._is_for_edit = replaced, give_up, False
+        self._replaced, self._give_up, self._is_for_edit = replaced, give_up, for_edit
         self._answer_settings = self.settings.plain()
         messages = messages_of(self.turns, self.settings.system)
         history = history_of(self.turns, self.settings.system)

@@ -91,7 +91,7 @@ class ChatScreen(Screen[None]):
         self.resolve = resolve
         self.settings = settings
         self._use_keys(keys_of(settings))
-        flags = {name for name in SETTINGS if settings.origin(name).startswith("--")}
+        flags = {name for name in SETTINGS if settings.is_flag(name)}
         system = settings["system"] or ""
         chat = ChatSettings(settings.sampling(), settings.decoding(), system, given=flags)
         self.session = ChatSession(chat, Record(store, self.tell), self)
@@ -268,7 +268,7 @@ class ChatScreen(Screen[None]):
                 self.clear_prompt()
                 if not self.actions.run(call.command, call.argument):
                     self.prompt.put(text)
-            elif self.is_loading:
+            elif self.session.is_loading:
                 self._send_when_loaded, self._answer_when_loaded = text, None
                 self.tell(Notice("info", "This is sent as soon as the models are loaded."))
             elif self.session.info is None:
@@ -290,14 +290,10 @@ class ChatScreen(Screen[None]):
         """Nothing is sent by itself once the models are loaded."""
         self._send_when_loaded = self._answer_when_loaded = None
 
-    @property
-    def is_loading(self) -> bool:
-        return self.session.info is None and self.session.state.name in ("loading", "crashed")
-
     def answer_again(self) -> None:
         """Answer the last message again, once the models are loaded. Raises UsageError."""
         message = self.session.last_message
-        if message is not None and self.is_loading:
+        if message is not None and self.session.is_loading:
             self._send_when_loaded, self._answer_when_loaded = None, message
             self.tell(Notice("info", "It is answered again as soon as the models are loaded."))
         else:
@@ -306,7 +302,7 @@ class ChatScreen(Screen[None]):
     def ask_again(self, text: str) -> None:
         """Ask a message that was taken back into the prompt, or beside it. Raises UsageError."""
         in_prompt = self.prompt.text == prompt_of(text)
-        if in_prompt and self.is_loading:
+        if in_prompt and self.session.is_loading:
             self.submit()
             return
         request = self.session.ask(text)
@@ -414,7 +410,7 @@ class ChatScreen(Screen[None]):
 
     @property
     def is_loaded(self) -> bool:
-        return self.session.info is not None or self.is_loading
+        return self.session.info is not None or self.session.is_loading
 
     def unload(self) -> None:
         """Free the models, for who needs the machine; `load` brings them back."""
@@ -444,8 +440,8 @@ class ChatScreen(Screen[None]):
             return
         self.session.loaded(event.info, event.piece)
         self.show_all()
-        text, self._send_when_loaded = self._send_when_loaded, None
-        message, self._answer_when_loaded = self._answer_when_loaded, None
+        text, message = self._send_when_loaded, self._answer_when_loaded
+        self.wait_no_longer()
         if text is not None and text == self.prompt.text:
             self.submit()
         elif message is not None and message is self.session.last_message:

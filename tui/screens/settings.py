@@ -241,6 +241,6 @@ def _held_by(settings: Settings, row: Setting) -> str | None:
     origin = settings.origin(row.name)
     if origin in ("default", str(settings.user_file)):
         return None
-    if origin.startswith("--"):
+    if settings.is_flag(row.name):
         return f"The option {origin} of this run"
     return f"The variable {origin}" if origin == row.variable else f"The file {origin} in this folder"
